@@ -1,0 +1,24 @@
+# Everything happens in .venv; it needs Python 3.10 or newer with venv and pip, and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: check test format
+
+check: .venv/for-users  ## run the doctor on this machine
+	$(BIN)/dl-doctor check -v
+
+test: .venv/for-tests  ## the parallel tests, then those that break the machine on purpose, alone
+	$(BIN)/python -m pytest -n auto -m "not lab"
+	$(BIN)/python -m pytest -m lab
+
+format: .venv/for-tests
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+.venv/for-users: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/for-tests: .venv/for-users
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
