@@ -1,0 +1,140 @@
+"""What there is: the built-in checks and collectors, and those that plugins bring."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from typing import get_args, get_type_hints
+
+import msgspec
+from dl_doctor.check import Check, needs_of
+from dl_doctor.facts import COLLECTORS, Collector
+from dl_doctor.model import PROFILES, Profile, Unavailable
+from dl_doctor.settings import Settings
+from dl_doctor.system import System
+
+GROUP = "dl_doctor.plugins"
+"""Entry-point group; each entry names a module-level Plugin."""
+
+INJECTED: frozenset[type] = frozenset({System, Settings})
+"""What a collector may take that is no fact."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a third party adds. Its distribution's name becomes the area of its checks and the prefix of ids and facts."""
+
+    checks: tuple[Check, ...] = ()
+    collectors: tuple[Collector, ...] = ()
+
+
+@dataclass(frozen=True)
+class BrokenPlugin:
+    """A plugin that could not be used: told in the report as an error."""
+
+    distribution: str
+    reason: str
+
+
+class Catalogue:
+    """Checks by id, collectors by the fact that they give, and what could not be loaded."""
+
+    def __init__(self, checks: Iterable[Check], collectors: Iterable[Collector], broken: Iterable[BrokenPlugin] = ()) -> None:
+        self.checks = {check.id: check for check in sorted(checks, key=lambda check: (check.area, check.id))}
+        self.collectors = {fact_of(collector): collector for collector in collectors}
+        self.broken = tuple(broken)
+        self.names: dict[type, str] = {fact: snake_case(fact.__name__) for fact in self.collectors}
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        return tuple(sorted({check.area for check in self.checks.values()}))
+
+    @property
+    def facts(self) -> dict[str, type]:
+        """Every fact by its name in a report."""
+        return {name: fact for fact, name in self.names.items()}
+
+    def inputs(self, fact: type) -> list[type]:
+        """The facts that a fact's collector takes."""
+        return [need.fact for need in needs_of(self.collectors[fact].collect).values() if need.fact not in INJECTED]
+
+    def derived(self, fact: type) -> bool:
+        """Whether a fact is worked out from other facts and the settings alone."""
+        return all(need.fact is not System for need in needs_of(self.collectors[fact].collect).values())
+
+    def closure(self, facts: Iterable[type]) -> list[type]:
+        """These facts and all that they are made of, inputs first."""
+        ordered: dict[type, None] = {}
+
+        def visit(fact: type) -> None:
+            if fact not in ordered:
+                for needed in self.inputs(fact):
+                    visit(needed)
+                ordered[fact] = None
+
+        for fact in facts:
+            visit(fact)
+        return list(ordered)
+
+    def facts_of(self, check: Check) -> list[type]:
+        return self.closure(need.fact for need in check.needs.values())
+
+    def profile_of(self, check: Check) -> Profile:
+        """The highest profile among the collectors that it depends on."""
+        profiles = [self.collectors[fact].profile for fact in self.facts_of(check)]
+        return max(profiles, key=PROFILES.index, default="quick")
+
+
+def fact_of(collector: Collector) -> type:
+    """The struct that it returns; TypeError where its annotation does not name one."""
+    returned = get_type_hints(collector.collect).get("return")
+    for alternative in get_args(returned) or (returned,):
+        if isinstance(alternative, type) and issubclass(alternative, msgspec.Struct) and alternative is not Unavailable:
+            return alternative
+    raise TypeError(f"{collector.collect.__module__}.{collector.collect.__qualname__} is not annotated to return a fact")
+
+
+def snake_case(name: str) -> str:
+    """`SharedMemory` -> `shared_memory`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def load(*, plugins: bool = True) -> Catalogue:
+    """The built-in catalogue and, unless told otherwise, the plugins of this environment."""
+    from dl_doctor.checks import CHECKS  # noqa: PLC0415 (checks import this package's facts)
+
+    catalogue = Catalogue(CHECKS, COLLECTORS)
+    for entry in sorted(entry_points(group=GROUP), key=distribution_of) if plugins else ():
+        catalogue = extended(catalogue, entry)
+    return catalogue
+
+
+def extended(catalogue: Catalogue, entry: EntryPoint) -> Catalogue:
+    """The catalogue with one more plugin, or with the reason why it cannot be used."""
+    distribution = distribution_of(entry)
+    checks, collectors = tuple(catalogue.checks.values()), tuple(catalogue.collectors.values())
+    try:
+        plugin = entry.load()
+        if not isinstance(plugin, Plugin):
+            raise TypeError(f"{entry.value} is a {type(plugin).__name__}, not a dl_doctor.catalogue.Plugin")
+        added = [replace(check, origin=distribution, prefix=f"{distribution}-") for check in plugin.checks]
+        grown = Catalogue([*checks, *added], [*collectors, *plugin.collectors], catalogue.broken)
+        if len(grown.checks) < len(checks) + len(added) or len(grown.collectors) < len(collectors) + len(plugin.collectors):
+            raise ValueError("two checks have the same id, or two collectors give the same fact")
+        for collector in plugin.collectors:
+            fact = fact_of(collector)
+            grown.names[fact] = f"{snake_case(distribution.replace('-', '_'))}_{snake_case(fact.__name__)}"
+        for check in added:
+            grown.profile_of(check)  # fails where a fact has no collector
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a stranger's module does when it is imported)
+        broken = BrokenPlugin(distribution, f"{type(error).__name__}: {error}")
+        kept = Catalogue(checks, collectors, [*catalogue.broken, broken])
+        kept.names.update(catalogue.names)
+        return kept
+    else:
+        grown.names.update(catalogue.names)
+        return grown
+
+
+def distribution_of(entry: EntryPoint) -> str:
+    name = entry.dist.name if entry.dist is not None else entry.name
+    return name.lower().replace("_", "-").replace(".", "-")

@@ -1,0 +1,91 @@
+"""The command line: the commands assembled, and what becomes of an exception."""
+
+import os
+import platform
+import signal
+import tempfile
+import traceback
+from types import FrameType
+
+import click
+from dl_doctor import __version__, output
+from dl_doctor.commands.check import check
+from dl_doctor.commands.explain import explain
+from dl_doctor.commands.list import list_
+from dl_doctor.commands.render import render
+from dl_doctor.commands.schema import schema
+from dl_doctor.outcome import BUG, GO, INTERRUPTED, TERMINATED
+
+OF_THE_GROUP = ("-h", "--help", "--version")
+
+
+class ToCheck(click.Group):
+    """`dl-doctor` alone, or with options only, is `dl-doctor check`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in OF_THE_GROUP):
+            args = ["check", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ToCheck, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="dl-doctor")
+def cli() -> None:
+    """The doctor for the machine where a deep-learning job is about to start.
+
+    `dl-doctor` alone is `dl-doctor check`.
+    """
+
+
+for command in (check, list_, explain, render, schema):
+    cli.add_command(command)
+
+
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; gives the exit code and never raises."""
+    signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        code = cli.main(arguments, prog_name="dl-doctor", standalone_mode=False)
+    except click.ClickException as error:
+        output.warn(usage(error))
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        output.warn("interrupted")
+        return INTERRUPTED
+    except Terminated:
+        output.warn("terminated")
+        return TERMINATED
+    except Exception:  # noqa: BLE001 (whatever it is, it is our bug, and there is a log of it)
+        report_bug(traceback.format_exc())
+        return BUG
+    return code if isinstance(code, int) else GO
+
+
+def raise_terminated(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def usage(error: click.ClickException) -> str:
+    """The message, and where help is to be had."""
+    hint = ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f"\nSee `{error.ctx.command_path} --help`."
+    return error.format_message() + hint
+
+
+def report_bug(trace: str) -> None:
+    """Write what a maintainer needs to a file of its own, or where there is no place for one, to standard error."""
+    log = f"dl-doctor {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="dl-doctor-bug-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(log)
+    except OSError:
+        output.warn(f"this is a bug in dl-doctor. Please report it with this log:\n{log}")
+    else:
+        last = trace.strip().splitlines()[-1]
+        output.warn(f"this is a bug in dl-doctor ({last}). Please report it with the log in {path}")

@@ -1,0 +1,82 @@
+"""`dl-doctor check`: collect, judge, report."""
+
+from typing import Any
+
+import click
+from dl_doctor import output
+from dl_doctor.catalogue import Catalogue, load
+from dl_doctor.commands.options import Size, known_names, look_of, look_options, split_names
+from dl_doctor.engine import examine
+from dl_doctor.model import PROFILES
+from dl_doctor.reports import renderer
+from dl_doctor.saved import BadReport, load_report
+from dl_doctor.settings import RUNTIMES, Settings
+from dl_doctor.system import System
+
+COUNT = click.IntRange(min=0)
+POSITIVE = click.IntRange(min=1)
+
+
+@click.command()
+@click.option("--batch-size", type=POSITIVE, help="Samples in a batch.")
+@click.option("--num-workers", type=COUNT, help="Worker processes of the DataLoader, for each rank.")
+@click.option("--prefetch-factor", type=POSITIVE, help="Batches that a worker loads ahead.  [PyTorch's default: 2]")
+@click.option("--start-method", type=click.Choice(["fork", "spawn", "forkserver"]), help="How workers are started.")
+@click.option("--pin-memory/--no-pin-memory", default=None, help="Whether the DataLoader pins its batches.")
+@click.option("--batch-bytes", type=Size(), metavar="SIZE", help="What one collated batch takes, such as 24MiB.")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="What fixes are worded for, instead of what is detected.")
+@click.option("--expect-gpus", type=COUNT, metavar="N", help="GPUs that this job is meant to have.")
+@click.option("--require", multiple=True, metavar="ID", help="Not having been able to tell by this check is exit 3.")
+@click.option("-s", "--select", multiple=True, metavar="NAME", help="Only these checks, by id or area.")
+@click.option("-i", "--ignore", multiple=True, metavar="NAME", help="Not these checks, by id or area.")
+@click.option("--profile", type=click.Choice(PROFILES), help="How far to look.  [default: default]")
+@click.option("--fail-on", type=click.Choice(["fail", "warn", "never"]), help="What exits 1.  [default: fail]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Total budget; what does not fit is not judged.  [default: 60]")  # fmt: skip
+@click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
+@click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
+@click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
+@look_options
+@click.pass_context
+def check(context: click.Context, /, **given: Any) -> None:
+    """Say whether a training job would break or crawl here, why, and what mends it.
+
+    Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
+    """
+    look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
+    format_, outputs, facts, root, no_plugins = (
+        given.pop(name) for name in ("format_", "outputs", "facts", "root", "no_plugins")
+    )
+    if facts and root:
+        raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
+    catalogue = load(plugins=not no_plugins)
+    settings = settings_of(given, catalogue)
+    try:
+        saved = load_report(facts) if facts else None
+    except BadReport as error:
+        raise click.UsageError(str(error)) from None
+    report = examine(catalogue, settings, System(root or "/"), saved)
+    for path in outputs:
+        try:
+            output.save(report, path, look)
+        except OSError as error:
+            output.warn(f"could not write {path}: {error.strerror or error}")
+    output.print_text(renderer(format_)(report, look))
+    context.exit(report.verdict.exit_code)
+
+
+def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take these out of the options."""
+    return {name: given.pop(name) for name in names}
+
+
+def settings_of(given: dict[str, Any], catalogue: Catalogue) -> Settings:
+    """What was said on the command line; names of checks are known, or it is a usage error."""
+    ids = set(catalogue.checks) | {broken.distribution for broken in catalogue.broken}
+    select, ignore, require = (split_names(given.pop(name)) for name in ("select", "ignore", "require"))
+    return Settings(
+        **given,
+        select=known_names("--select", select, ids | set(catalogue.areas)),
+        ignore=known_names("--ignore", ignore, ids | set(catalogue.areas)),
+        require=known_names("--require", require, ids),
+    )

@@ -1,0 +1,87 @@
+"""Options that several commands share, and values that click has no type for."""
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+import click
+from dl_doctor.output import BadOutput, format_of
+from dl_doctor.reports import FORMATS
+from dl_doctor.reports.look import Look
+from dl_doctor.terminal import carries_symbols, columns, use_color
+from dl_doctor.units import parse_size
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int]):
+    """Bytes, written like 24MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return parse_size(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Output(click.ParamType[str]):
+    """A file whose ending names its format, or a folder; refused before anything runs."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            format_of(str(value))
+        except BadOutput as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+def look_options(command: Command) -> Command:
+    """How a report is shown, and where it is written."""
+    for option in reversed(
+        [
+            click.option("-f", "--format", "format_", type=click.Choice(list(FORMATS)), default="text", show_default=True,
+                         help="What standard output gets."),
+            click.option("-o", "--output", "outputs", type=Output(), multiple=True, metavar="PATH",
+                         help="Also write a file; its ending names the format. In a folder: one JSON for each rank."),
+            click.option("-q", "--quiet", is_flag=True, help="Findings and verdict only; one line when all is well."),
+            click.option("-v", "--verbose", is_flag=True, help="Everything, with evidence, timings and traces."),
+            click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+                         help="NO_COLOR, FORCE_COLOR, CLICOLOR and TERM=dumb are honoured."),
+            click.option("--ascii", "only_ascii", is_flag=True, help="No symbols beyond ASCII."),
+        ]
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def look_of(*, quiet: bool, verbose: bool, color: Literal["auto", "always", "never"], only_ascii: bool) -> Look:
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose exclude each other; give one of them.")
+    return Look(
+        color=use_color(color, sys.stdout, os.environ),
+        ascii=only_ascii or not carries_symbols(sys.stdout),
+        width=columns(sys.stdout),
+        detail="quiet" if quiet else "full" if verbose else "normal",
+    )
+
+
+def split_names(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Names given one by one or with commas between them."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+def known_names(option: str, names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...] | None:
+    """The names, or None where none was given; a usage error with a suggestion for one that is unknown."""
+    known = sorted(known)
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {close[0]!r}?" if close else "`dl-doctor list` shows what there is."
+            raise click.UsageError(f"{option}: there is no check or area {name!r}. {hint}")
+    return names or None

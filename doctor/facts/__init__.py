@@ -1,0 +1,90 @@
+"""What is known of the machine and the job: one file per subject, each a struct, pure parsers and one `collect`.
+
+A collector says by its annotations what it takes and gives. One that takes no System looks at nothing itself: it is derived
+from other facts and the settings, and derived again when a saved report is judged.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dl_doctor.facts import (
+    cgroups,
+    cpu_budget,
+    environment,
+    gpu_grant,
+    host,
+    limits,
+    loader_plan,
+    memory_budget,
+    mounts,
+    ranks,
+    runtime,
+    shared_memory,
+    slurm,
+)
+from dl_doctor.facts.cgroups import Cgroups
+from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_grant import GpuGrant
+from dl_doctor.facts.host import Host
+from dl_doctor.facts.limits import Limits
+from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.mounts import Mounts
+from dl_doctor.facts.ranks import Ranks
+from dl_doctor.facts.runtime import Runtime
+from dl_doctor.facts.shared_memory import SharedMemory
+from dl_doctor.facts.slurm import Slurm
+from dl_doctor.model import Profile
+
+__all__ = [
+    "COLLECTORS",
+    "Cgroups",
+    "Collector",
+    "CpuBudget",
+    "Environment",
+    "GpuGrant",
+    "Host",
+    "Limits",
+    "LoaderPlan",
+    "MemoryBudget",
+    "Mounts",
+    "Ranks",
+    "Runtime",
+    "SharedMemory",
+    "Slurm",
+]
+
+
+@dataclass(frozen=True)
+class Collector:
+    """How one fact is had."""
+
+    collect: Callable[..., object]
+    """Takes facts, System and Settings by annotation; gives a fact, or a fact or Unavailable. May be `async`."""
+
+    profile: Profile = "quick"
+    """The lowest profile in which it runs."""
+
+    deadline_s: float = 10.0
+    """For an `async` collector; what reads /proc and /sys does not hang."""
+
+    exclusive: bool = False
+    """Measures: runs alone, after all that do not."""
+
+
+COLLECTORS = (
+    Collector(cgroups.collect),
+    Collector(cpu_budget.collect),
+    Collector(environment.collect),
+    Collector(gpu_grant.collect),
+    Collector(host.collect),
+    Collector(limits.collect),
+    Collector(loader_plan.collect),
+    Collector(memory_budget.collect),
+    Collector(mounts.collect),
+    Collector(ranks.collect),
+    Collector(runtime.collect),
+    Collector(shared_memory.collect),
+    Collector(slurm.collect),
+)

@@ -1,0 +1,43 @@
+"""The environment variables that say where a job runs and how it was started: an allow-list, never all of them."""
+
+import msgspec
+from dl_doctor.system import System
+
+ALLOWED = frozenset(
+    {
+        # which container, scheduler or platform (facts/runtime.py, facts/slurm.py)
+        *("container", "KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "APPTAINER_NAME", "SINGULARITY_CONTAINER"),
+        *("SINGULARITY_NAME", "ENROOT_ROOTFS", "ENROOT_RUNTIME_PATH", "CH_RUNNING", "WSL_DISTRO_NAME"),
+        *("AWS_BATCH_JOB_ID", "AWS_EXECUTION_ENV", "AZUREML_RUN_ID", "CLOUD_ML_PROJECT_ID", "CODESPACES"),
+        *("COLAB_RELEASE_TAG", "DATABRICKS_RUNTIME_VERSION", "ECS_CONTAINER_METADATA_URI_V4", "GITHUB_ACTIONS"),
+        *("KAGGLE_KERNEL_RUN_TYPE", "MODAL_TASK_ID", "RUNPOD_POD_ID", "SM_TRAINING_ENV", "VAST_CONTAINERLABEL"),
+        *("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_CPUS_PER_TASK"),
+        *("SLURM_CPUS_ON_NODE", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE"),
+        *("SLURM_MEM_PER_CPU", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"),
+        # who launched which ranks (facts/ranks.py)
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_NPROC_PER_NODE"),
+        *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
+        # thread pools (facts/cpu_budget.py)
+        *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        # promised GPUs (facts/gpu_grant.py)
+        *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    }
+)
+
+LONGEST_VALUE = 4096
+"""Characters kept of a value."""
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """Source: this process's environment, as the job will inherit it."""
+
+    variables: dict[str, str]
+
+    def get(self, *names: str) -> str | None:
+        """The first of these variables that is set and not empty."""
+        return next((self.variables[name] for name in names if self.variables.get(name)), None)
+
+
+def collect(system: System) -> Environment:
+    found = system.environment()
+    return Environment({name: found[name][:LONGEST_VALUE] for name in sorted(ALLOWED & found.keys())})

@@ -1,0 +1,127 @@
+"""How the job will load its data, and what that takes: the plan that other numbers are judged against."""
+
+import math
+
+import msgspec
+from dl_doctor.facts.ranks import Ranks
+from dl_doctor.settings import Settings, StartMethod
+from dl_doctor.units import MIB, binary_size
+
+DEFAULT_PREFETCH_FACTOR = 2
+"""What torch.utils.data.DataLoader takes when there are workers and nothing is said."""
+
+PAGE_BYTES = 4096
+
+NCCL_BYTES_PER_PEER = 10 * MIB
+"""Shared memory for each pair of ranks without peer access: segments of 9,637,888 bytes (NVIDIA/nccl#1518)."""
+
+MAIN_PROCESS_BYTES = 140 * MIB
+"""Anonymous memory of a process that has imported torch: measured (RssAnon) with torch 2.13 for CPUs."""
+
+PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
+"""Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
+
+DESCRIPTORS_PER_WORKER = 4
+"""Open in the main process for each worker, before any batch: two pipes of two ends. Measured with torch 2.13 under fork
+(11, 15, 23, 39 descriptors at 1, 2, 4, 8 workers); spawn and forkserver take up to 6."""
+
+WORKERS_PER_CPU = 1.5
+"""More workers than that per CPU seldom help and often harm; they can where samples wait for a network. Proposal: to be
+replaced by what a sweep measures."""
+
+
+class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the job's DataLoader, from the options. None is unknown, never 0.
+
+    The need of shared memory is ranks x (batches in flight x their bytes + bookkeeping), with workers x prefetch_factor + 2
+    batches in flight: those that the workers may have ready, the one in the main process and the one on its way. Peaks
+    measured under fork match it for 1 to 8 workers and a prefetch_factor of 1 to 4.
+    """
+
+    num_workers: int | None
+    """Per rank."""
+
+    prefetch_factor: int
+    batch_size: int | None
+    batch_bytes: int | None
+    """Shared memory that one collated batch takes."""
+
+    tensors_per_batch: int | None
+    """Distinct tensor storages in a batch: each is one descriptor and one mapping."""
+
+    start_method: StartMethod | None
+    pin_memory: bool | None
+    ranks: int
+    """On this node, each with a loader of its own."""
+
+    shm_need_bytes: int | None
+    """Of all ranks together, without NCCL's share."""
+
+    nccl_bytes: int
+    """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less."""
+
+    memory_need_bytes: int | None
+    """At least: processes that hold nothing but torch, and shared memory. Dataset, model and CUDA come on top."""
+
+    @property
+    def batches_in_flight(self) -> int | None:
+        """Per rank."""
+        return None if self.num_workers is None else in_flight(self.num_workers, self.prefetch_factor)
+
+    @property
+    def cpus_needed(self) -> int | None:
+        """CPUs per rank below which the workers are too many for them."""
+        return None if self.num_workers is None else math.ceil(self.num_workers / WORKERS_PER_CPU)
+
+    def shm_need_with(self, workers: int, prefetch_factor: int) -> int | None:
+        """Bytes of /dev/shm that all ranks need with so many workers; None where the size of a batch is not known."""
+        if workers == 0:
+            return 0  # nothing is handed over
+        if self.batch_bytes is None:
+            return None
+        bookkeeping = PAGE_BYTES * (8 + 3 * workers)
+        return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + bookkeeping)
+
+    def memory_need_with(self, workers: int, prefetch_factor: int) -> int:
+        """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one."""
+        processes = MAIN_PROCESS_BYTES + workers * PRIVATE_BYTES_OF_A_WORKER[self.start_method or "fork"]
+        return self.ranks * processes + (self.shm_need_with(workers, prefetch_factor) or 0)
+
+    @property
+    def arithmetic(self) -> str:
+        """How the need of shared memory comes about, in words."""
+        if self.num_workers is None or self.batch_bytes is None:
+            return "needs --num-workers and --batch-bytes"
+        ranks = f"{self.ranks} ranks × " if self.ranks > 1 else ""
+        return (
+            f"{ranks}({self.num_workers} workers × {self.prefetch_factor} batches ahead + 2) = "
+            f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)}, and a little for bookkeeping"
+        )
+
+
+def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
+    plan = LoaderPlan(
+        num_workers=settings.num_workers,
+        prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
+        batch_size=settings.batch_size,
+        batch_bytes=settings.batch_bytes,
+        tensors_per_batch=None,
+        start_method=settings.start_method,
+        pin_memory=settings.pin_memory,
+        ranks=ranks.on_node,
+        shm_need_bytes=None,
+        nccl_bytes=ranks.on_node * (ranks.on_node - 1) * NCCL_BYTES_PER_PEER,
+        memory_need_bytes=None,
+    )
+    if plan.num_workers is None:
+        return plan
+    return msgspec.structs.replace(
+        plan,
+        shm_need_bytes=plan.shm_need_with(plan.num_workers, plan.prefetch_factor),
+        memory_need_bytes=plan.memory_need_with(plan.num_workers, plan.prefetch_factor),
+    )
+
+
+def in_flight(workers: int, prefetch_factor: int) -> int:
+    """Batches of one loader that exist at the same time outside the worker that makes them."""
+    return workers * prefetch_factor + 2

@@ -1,0 +1,48 @@
+"""How many ranks (training processes) run on this node, and which of them share what."""
+
+import msgspec
+from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.slurm import Slurm, number
+from dl_doctor.model import Unavailable
+
+
+class Ranks(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: the variables that launchers set. With none of them it is one rank.
+
+    A limit is divided only by the ranks that share it: a container's quota by all ranks of the node, this process's CPU
+    mask only by those that run inside the same task.
+    """
+
+    on_node: int
+    """Ranks of this job on the node; they share the container's, the step's and the node's limits."""
+
+    in_task: int
+    """Ranks that share the limits of this process: its CPU mask, SLURM_CPUS_PER_TASK."""
+
+    source: str
+
+
+def collect(environment: Environment, slurm: Slurm | Unavailable) -> Ranks:
+    step_tasks = slurm.tasks_on_node if isinstance(slurm, Slurm) and slurm.in_step else None
+    local = positive(environment, "LOCAL_WORLD_SIZE")
+    if local and environment.get("TORCHELASTIC_RUN_ID"):
+        return Ranks(on_node=local * (step_tasks or 1), in_task=local, source=f"torchrun, LOCAL_WORLD_SIZE={local}")
+    planned = positive(environment, "PET_NPROC_PER_NODE")
+    if planned:
+        return Ranks(on_node=planned, in_task=planned, source=f"PET_NPROC_PER_NODE={planned}")
+    for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
+        if count := positive(environment, name):
+            return Ranks(on_node=count, in_task=1, source=f"{name}={count}")
+    if step_tasks:
+        return Ranks(on_node=step_tasks, in_task=1, source=f"Slurm, {step_tasks} tasks of this step on this node")
+    if isinstance(slurm, Slurm) and not slurm.in_step and slurm.tasks_on_node:
+        tasks = slurm.tasks_on_node
+        return Ranks(on_node=tasks, in_task=tasks, source=f"Slurm, {tasks} tasks to come on this node")
+    if local:
+        return Ranks(on_node=local, in_task=local, source=f"LOCAL_WORLD_SIZE={local}")
+    return Ranks(on_node=1, in_task=1, source="no launcher says that there are more")
+
+
+def positive(environment: Environment, name: str) -> int | None:
+    value = number(environment, name)
+    return value if value is not None and value > 0 else None

@@ -1,0 +1,59 @@
+"""The verdict on a run, and the exit codes: the one table that decides them. The format of a report never matters."""
+
+from collections.abc import Iterable
+
+from dl_doctor.model import Outcome, Result
+from dl_doctor.settings import Settings
+
+GO, STOP, WRONG_USE, UNKNOWN, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 70, 130, 143
+
+EXIT_CODES = {
+    GO: "go: no failure. Checks that could not tell are told in one line.",
+    STOP: "do not start here: at least one failure (or warning, with --fail-on warn).",
+    WRONG_USE: "the command or its configuration is wrong.",
+    UNKNOWN: "could not tell: no failure, but an essential or required check could not tell, or nothing was judged.",
+    BUG: "a bug in dl-doctor; a log to attach is named.",
+    INTERRUPTED: "interrupted.",
+    TERMINATED: "terminated.",
+}
+
+
+def outcome_of(results: Iterable[Result], *, essential: set[str], settings: Settings) -> Outcome:
+    """The verdict and its exit code.
+
+    Args:
+        results: of all checks that were asked for.
+        essential: ids without whose judgement nothing can be said; what `--require` names comes on top.
+        settings: `--fail-on`, `--require` and what was selected.
+    """
+    results = tuple(results)
+    fail_on = settings.fail_on or "fail"
+    required = set(settings.require or ())
+    failed = [result.id for result in results if result.status == "fail"]
+    warned = [result.id for result in results if result.status == "warn"]
+    untold = [result.id for result in results if could_not_tell(result, essential, required)]
+    judged = [result for result in results if result.status in ("pass", "warn", "fail")]
+    stops = failed + (warned if fail_on == "warn" else [])
+    if stops:
+        code = GO if fail_on == "never" else STOP
+        return Outcome("stop", code, f"{' and '.join(named(stops))} said no")
+    if untold:
+        return Outcome("unknown", GO if fail_on == "never" else UNKNOWN, f"{' and '.join(named(untold))} could not tell")
+    if not judged and asked_for_something(settings, results):
+        return Outcome("unknown", GO if fail_on == "never" else UNKNOWN, "nothing was judged")
+    return Outcome("go", GO, "no failure")
+
+
+def could_not_tell(result: Result, essential: set[str], required: set[str]) -> bool:
+    if result.id in required:
+        return result.status in ("error", "skip", "not_run")
+    return result.id in essential and result.status == "error"
+
+
+def asked_for_something(settings: Settings, results: tuple[Result, ...]) -> bool:
+    return bool(results) or settings.select is not None
+
+
+def named(ids: list[str], most: int = 3) -> list[str]:
+    """The first of them, and how many more there are."""
+    return ids if len(ids) <= most else [*ids[:most], f"{len(ids) - most} more"]

@@ -1,0 +1,124 @@
+"""Getting a report out: to standard output whatever state that is in, and to files without harm to what is there."""
+
+import os
+import secrets
+import stat
+import sys
+from pathlib import Path
+
+from dl_doctor.model import Report
+from dl_doctor.reports import FORMATS, renderer
+from dl_doctor.reports.look import Look
+
+
+class BadOutput(ValueError):
+    """An output that cannot be written in any format; the message says what to write instead."""
+
+
+def format_of(path: str) -> str:
+    """The format that a file's ending stands for, `json` for a folder; BadOutput for another ending."""
+    if path.endswith("/") or Path(path).is_dir():
+        return "json"
+    for name, ending in FORMATS.items():
+        if path.lower().endswith(ending):
+            return name
+    known = ", ".join(FORMATS.values())
+    raise BadOutput(f"{path!r} ends in none of {known}, and is no folder")
+
+
+def print_text(text: str) -> None:
+    """Write to standard output. Where that is closed or full, the run's verdict is still its exit code."""
+    write_to(sys.stdout, text)
+
+
+def warn(text: str) -> None:
+    """Write a line to standard error, where messages go."""
+    write_to(sys.stderr, f"dl-doctor: {text}\n")
+
+
+def write_to(stream: object, text: str) -> None:
+    descriptor = 2 if stream is sys.stderr else 1
+    try:
+        buffer = getattr(stream, "buffer", None)
+        if buffer is None:  # replaced by a test or a notebook
+            stream.write(text)  # type: ignore[attr-defined]
+            return
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        buffer.write(text.encode(encoding, "backslashreplace"))
+        buffer.flush()
+    except (OSError, ValueError, AttributeError) as error:  # closed, full, or not there at all
+        silence(descriptor)
+        if descriptor == 1:
+            warn(f"standard output took no report: {error}")
+
+
+def silence(descriptor: int) -> None:
+    """Let what is still buffered go nowhere, so that Python does not complain at its end and change the exit code."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+    except OSError:
+        pass
+
+
+def save(report: Report, path: str, look: Look) -> None:
+    """Write a report to a file in the format of its ending; OSError when that cannot be done.
+
+    A regular file, or one that is not there yet, is written beside and renamed, so that there is never half a report; it is
+    readable by its owner only, and a link is replaced, not followed. Anything else (a bind-mounted file such as
+    /dev/termination-log, a pipe, a device) is written in place.
+    """
+    name = format_of(path)
+    text = renderer(name)(report, look)
+    if path.endswith("/") or Path(path).is_dir():
+        path = str(Path(path) / f"{file_name(report)}.json")
+    write_file(path, text.encode("utf-8", "backslashreplace"))
+
+
+def file_name(report: Report) -> str:
+    """One name for each rank and node."""
+    environment = report.facts.get("environment", {}).get("variables", {})
+    rank = environment.get("RANK") or environment.get("SLURM_PROCID") or "0"
+    parts = ["dl-doctor", report.machine.hostname or "unknown", f"rank{rank}"]
+    return "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in part) for part in parts)
+
+
+def write_file(path: str, content: bytes) -> None:
+    if replaceable(path):
+        write_beside(path, content)
+    else:
+        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_NONBLOCK)
+        write_all(descriptor, content)
+
+
+def replaceable(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    return (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) and not os.path.ismount(path) and not bound(path)
+
+
+def bound(path: str) -> bool:
+    """Whether a single file is mounted there: it cannot be renamed over. (ismount compares with the folder's device only.)"""
+    try:
+        table = Path("/proc/self/mountinfo").read_bytes()
+    except OSError:
+        return False
+    return os.fsencode(os.path.realpath(path)) in {line.split(b" ")[4] for line in table.splitlines() if line}
+
+
+def write_beside(path: str, content: bytes) -> None:
+    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    try:
+        write_all(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), content)
+        os.replace(temporary, path)  # noqa: PTH105
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)

@@ -1,0 +1,56 @@
+"""Reading a report that somebody sends: without trust in its size, its depth or its sense."""
+
+import re
+from pathlib import Path
+
+import msgspec
+from dl_doctor.model import FORMAT_VERSION, Report
+
+LARGEST_BYTES = 64 << 20
+DEEPEST = 64
+
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+BRACKET = re.compile(rb"[\[\]{}]")
+
+
+class BadReport(ValueError):
+    """A file that is no report we can read; the message says why."""
+
+
+def load_report(path: str) -> Report:
+    """The report in a JSON file; BadReport for anything else."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise BadReport(f"{path}: {error.strerror}") from None
+    return parse_report(content, path)
+
+
+def parse_report(content: bytes, name: str) -> Report:
+    if len(content) > LARGEST_BYTES:
+        raise BadReport(f"{name} is larger than {LARGEST_BYTES >> 20} MiB; a report has a few hundred KiB")
+    if too_deep(content):
+        raise BadReport(f"{name} is nested deeper than {DEEPEST} levels; a report has about ten")
+    try:
+        head = msgspec.json.decode(content, type=Head)
+        if head.format_version.partition(".")[0] != FORMAT_VERSION.partition(".")[0]:
+            raise BadReport(f"{name} has format {head.format_version}, and this version reads {FORMAT_VERSION}")
+        return msgspec.json.decode(content, type=Report)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadReport(f"{name} is not a JSON report of dl-doctor: {error}") from None
+
+
+class Head(msgspec.Struct):
+    """What is read first: whether the rest can be understood."""
+
+    format_version: str
+
+
+def too_deep(content: bytes) -> bool:
+    depth = 0
+    for bracket in BRACKET.finditer(STRING.sub(b"", content)):
+        depth += 1 if bracket[0] in b"[{" else -1
+        if depth > DEEPEST:
+            return True
+    return False

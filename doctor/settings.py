@@ -1,0 +1,41 @@
+"""What the user asks for and expects."""
+
+from typing import Literal
+
+import msgspec
+from dl_doctor.model import Profile
+
+StartMethod = Literal["fork", "spawn", "forkserver"]
+FailOn = Literal["fail", "warn", "never"]
+
+RUNTIMES = ("docker", "podman", "compose", "kubernetes", "slurm", "apptainer", "enroot", "bare")
+"""What fixes are written for; `--runtime` takes one of them."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that decides what is collected and how it is judged; None where the user said nothing.
+
+    It is saved in the report, so that the report can be judged again; how a report is shown is not part of it.
+    """
+
+    batch_size: int | None = None
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    start_method: StartMethod | None = None
+    pin_memory: bool | None = None
+    batch_bytes: int | None = None
+    runtime: str | None = None
+    expect_gpus: int | None = None
+    profile: Profile | None = None
+    select: tuple[str, ...] | None = None
+    """Ids or areas; None for all checks."""
+
+    ignore: tuple[str, ...] | None = None
+    require: tuple[str, ...] | None = None
+    fail_on: FailOn | None = None
+    timeout_s: float | None = None
+
+    def over(self, saved: "Settings") -> "Settings":
+        """These settings where something was said, the saved ones elsewhere."""
+        said = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
+        return msgspec.structs.replace(saved, **said)

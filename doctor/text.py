@@ -1,0 +1,46 @@
+"""Reading what the kernel and the scheduler print. Parsers take text and give a value or raise Malformed, nothing else."""
+
+import re
+
+DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+class Malformed(ValueError):
+    """A text that is not what its source promises. The message quotes it."""
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(f"{what}: {text[:200]!r}")
+
+
+def integer(text: str) -> int:
+    """A whole decimal number, spaces around it allowed (int() alone also takes `1_000` and other scripts' digits)."""
+    stripped = text.strip()
+    if not DIGITS.fullmatch(stripped):
+        raise Malformed("not a whole number", text)
+    return int(stripped)
+
+
+def key_values(text: str) -> dict[str, int]:
+    """Lines of a name and a number, as in memory.stat and cpu.stat. Lines of another form are passed over."""
+    values = {}
+    for line in text.splitlines():
+        name, _, number = line.partition(" ")
+        if DIGITS.fullmatch(number.strip()):
+            values[name] = int(number)
+    return values
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """CPU numbers in the kernel's list format: `0-3,8`; an empty text is an empty set."""
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        low, high = integer(first), integer(last or first)
+        if not 0 <= low <= high < MOST_CPUS:
+            raise Malformed("not a list of CPUs", text)
+        cpus.update(range(low, high + 1))
+    return frozenset(cpus)
+
+
+MOST_CPUS = 1 << 16
+"""Linux' own limit is 8192 (NR_CPUS); a list beyond this one is damaged, and not worth the memory."""

@@ -1,0 +1,57 @@
+"""Sizes and counts, as people write and read them."""
+
+import re
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+
+SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-z]*)", re.ASCII | re.IGNORECASE)
+
+MULTIPLES: dict[str, int] = {
+    "": 1,
+    "b": 1,
+    **{unit: factor for letter, factor in (("k", KIB), ("m", MIB), ("g", GIB), ("t", TIB)) for unit in (letter, f"{letter}ib")},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
+}
+"""What a size may end in. A lone letter is binary, as docker reads it."""
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `24MiB`, `1.5GiB`, `64m` (binary, as docker reads it), `24MB` (decimal) or `4096`; ValueError otherwise."""
+    match = SIZE.fullmatch(text.strip())
+    factor = MULTIPLES.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not a size; write it like 24MiB, 1.5GiB or 25165824")
+    return round(float(match[1]) * factor)
+
+
+def binary_size(size: int, *, short: bool = False) -> str:
+    """`64 MiB`, `34.2 MiB`, `1.5 GiB`; short, as docker takes it and only for whole numbers of a unit: `64m`, `1g`."""
+    if short:
+        return next(f"{size // factor}{letter}" for letter, factor in SHORT if size % factor == 0)
+    if abs(size) < KIB:
+        return f"{size} bytes"
+    name, factor = next((name, factor) for name, factor in LONG if abs(size) >= factor)
+    return f"{plain(size / factor)} {name}"
+
+
+SHORT = (("g", GIB), ("m", MIB), ("k", KIB), ("b", 1))
+LONG = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
+
+
+def plain(number: float) -> str:
+    """A number as people write it: `8`, `0.5`, `5.33`, `34.2`; two decimals below ten, one above."""
+    rounded = round(number, 2 if abs(number) < 10 else 1)
+    return f"{rounded:.2f}".rstrip("0").rstrip(".")
+
+
+def count(number: float, noun: str) -> str:
+    """`1 worker`, `8 workers`, `0.5 CPUs`."""
+    return f"{plain(number)} {noun}" if number == 1 else f"{plain(number)} {noun}s"
+
+
+def round_up_to_power_of_two(size: int) -> int:
+    """The smallest power of two that is at least `size` (and at least 1)."""
+    return 1 << max(size - 1, 0).bit_length()

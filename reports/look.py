@@ -1,0 +1,61 @@
+"""How a report is shown: what the terminal can carry, and how much the reader wants; and words that formats share."""
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+from dl_doctor.model import Quantity, Relation
+from dl_doctor.units import binary_size, plain
+
+ASCII = str.maketrans(
+    {
+        "×": "x",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+        "·": "|",
+        "→": "->",
+        "≥": ">=",
+        "≤": "<=",
+        "✓": "+",
+        "✗": "X",
+        "“": '"',
+        "”": '"',
+    }
+)
+
+RELATIONS: dict[Relation | None, str] = {"at_least": "≥ ", "at_most": "≤ ", "equal": "", None: ""}
+
+
+@dataclass(frozen=True)
+class Look:
+    color: bool = False
+    ascii: bool = False
+    width: int = 80
+    """Columns."""
+
+    detail: Literal["quiet", "normal", "full"] = "normal"
+
+
+def amount(quantity: Quantity, relation: Relation | None = None) -> str:
+    """`64 MiB`, `≥ 616 MiB`, `0.5 CPUs`."""
+    value = quantity.value
+    words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {quantity.unit}"
+    return RELATIONS[relation] + words
+
+
+def printable(text: str) -> str:
+    """One line that does no harm to a terminal: control, format and surrogate characters are shown by their numbers."""
+    return "".join(shown(character) for character in text)
+
+
+def shown(character: str) -> str:
+    if character in "\t\n":
+        return " "
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+        return character
+    return character.encode("ascii", "backslashreplace").decode() if ord(character) > 0x7F else f"\\x{ord(character):02x}"
+
+
+def in_ascii(text: str) -> str:
+    return text.translate(ASCII).encode("ascii", "backslashreplace").decode()
