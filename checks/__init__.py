@@ -1,0 +1,19 @@
+"""The judgements: one folder per area, one file per check, named after its id.
+
+To add a check, copy a neighbour, and name it here.
+"""
+
+from dl_doctor.checks.container import runtime
+from dl_doctor.checks.cpu import cpu_budget
+from dl_doctor.checks.limits import fd_limit, memory_budget
+from dl_doctor.checks.shm import shm_size
+from dl_doctor.checks.workers import worker_count
+
+CHECKS = (
+    cpu_budget.CHECK,
+    fd_limit.CHECK,
+    memory_budget.CHECK,
+    runtime.CHECK,
+    shm_size.CHECK,
+    worker_count.CHECK,
+)

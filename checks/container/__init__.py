@@ -1,0 +1,1 @@
+"""The runtime that the job is inside of."""

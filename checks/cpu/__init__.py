@@ -1,0 +1,1 @@
+"""CPUs that the job may use."""

@@ -1,0 +1,1 @@
+"""What the kernel refuses beyond: memory, descriptors."""

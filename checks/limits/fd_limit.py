@@ -1,0 +1,132 @@
+from dl_doctor.check import Check
+from dl_doctor.facts import Limits, LoaderPlan
+from dl_doctor.facts.loader_plan import DESCRIPTORS_PER_WORKER
+from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
+
+BLIND_MINIMUM = 256
+"""Descriptors below which it is worth a word while the number of tensors in a batch is unknown: macOS' default."""
+
+INHERITED = 3
+"""Standard input, output and error: what a process starts with where it cannot be counted."""
+
+
+def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
+    """Open files suffice for the batches in flight
+
+    ## What it checks
+    The limit on open descriptors (`ulimit -n`), soft and hard, against what the loader opens in one process.
+
+    ## Why it matters
+    A tensor that travels from a worker is one descriptor in the main process, as long as it lives. When they run out, PyTorch
+    says "received 0 items of ancdata" or "Too many open files", or waits for ever. The text may even speak of shared memory.
+
+    ## How it decides
+    By T, the distinct tensors of a batch. At best one batch per step of prefetching is open, T x (prefetch_factor + 1); at worst
+    all that are in flight, T x (workers x prefetch_factor + 2). On top come what is open now and four descriptors for each
+    worker. A soft limit below the best case fails, below the worst case warns. Where T is unknown, fewer than 256 is a note.
+    A soft limit may be raised to the hard one by the program itself.
+
+    For example, 8 workers whose batches hold 100 tensors open up to 1,800 descriptors: 1,024 warns.
+
+    ## How to fix
+    Raise the soft limit in the program or the job script, or pack lists of small tensors into one.
+
+    ## Known limits
+    A program that keeps every batch (a list of targets for a metric) runs out at any limit.
+
+    ## References
+    pytorch/pytorch#973, pytorch/pytorch#11201, Project-MONAI/MONAI#701, Peterande/D-FINE#22
+    """
+    soft = limits.open_files_soft
+    if soft is None:
+        return Verdict("no limit on open descriptors")
+    hard = "no hard limit" if limits.open_files_hard is None else f"hard limit {limits.open_files_hard}"
+    seen = f"soft limit {soft}, {hard}, {limits.open_files_now or 'an unknown number'} open now"
+    findings = descriptors(limits, plan, soft)
+    return Verdict(seen, [*findings, *mappings(limits, plan)])
+
+
+def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
+    if plan.num_workers == 0:
+        return []
+    workers = plan.num_workers or 0
+    plumbing = (limits.open_files_now or INHERITED) + DESCRIPTORS_PER_WORKER * workers
+    tensors = plan.tensors_per_batch
+    best = plumbing + (tensors or 0) * (plan.prefetch_factor + 1)
+    worst = plumbing + (tensors or 0) * (plan.batches_in_flight or 0)
+    if soft < best:
+        return [too_few(limits, "fail", soft, best, "at best")]
+    if tensors is not None and soft < worst:
+        return [too_few(limits, "warn", soft, worst, "at worst")]
+    if tensors is None and soft < BLIND_MINIMUM:
+        return [too_few(limits, "note", soft, BLIND_MINIMUM, "a usual minimum; how many tensors a batch has is not known")]
+    return []
+
+
+def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Finding:
+    return Finding(
+        level=level,
+        subject="RLIMIT_NOFILE",
+        summary=f"A process may open {soft} descriptors, and this loader needs {need} {case}",
+        measured=Quantity(soft, "descriptors", "getrlimit RLIMIT_NOFILE, soft"),
+        expected=Quantity(need, "descriptors", "open now, four for each worker, and one for each tensor in flight"),
+        relation="at_least",
+        why='It ends in "received 0 items of ancdata", in "Too many open files (24)", or in a loader that waits for ever.',
+        fixes=raise_it(limits, need),
+    )
+
+
+def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
+    target = max(65_536, 2 * need)
+    container = tuple(
+        Fix("Start the container with more", (f"{tool} run --ulimit nofile={target}:{target} ...",), runtimes=(tool,))
+        for tool in ("docker", "podman")
+    )
+    outside = (
+        *container,
+        Fix(
+            "Give the service more",
+            (f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
+            runtimes=("compose",),
+        ),
+        Fix("Start the step with all that the hard limit allows", ("ulimit -Sn $(ulimit -Hn)",), runtimes=("slurm",)),
+    )
+    if limits.open_files_hard is not None and limits.open_files_hard < need:
+        return outside
+    own = Fix(
+        "Raise the soft limit to the hard one at the start of the program",
+        (
+            "import resource",
+            "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]",
+            "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
+        ),
+    )
+    return (own, *outside)
+
+
+def mappings(limits: Limits, plan: LoaderPlan) -> list[Finding]:
+    """Each tensor in flight is also a mapping of the main process."""
+    if limits.max_map_count is None or plan.tensors_per_batch is None or plan.batches_in_flight is None:
+        return []
+    need = plan.tensors_per_batch * plan.batches_in_flight
+    if not plan.num_workers or need < limits.max_map_count:
+        return []
+    return [
+        Finding(
+            level="warn",
+            subject="vm.max_map_count",
+            summary=f"A process may hold {limits.max_map_count} mappings, and {need} tensors can be in flight",
+            measured=Quantity(limits.max_map_count, "mappings", "/proc/sys/vm/max_map_count"),
+            expected=Quantity(need, "mappings", "one for each tensor in flight"),
+            relation="at_least",
+            why='It ends in "Cannot allocate memory" with memory left.',
+            owner="admin",
+            fixes=(
+                Fix("Pack lists of small tensors into one"),
+                Fix("Allow more", (f"sysctl vm.max_map_count={2 * need}",), risk="needs-root"),
+            ),
+        )
+    ]
+
+
+CHECK = Check(fd_limit)

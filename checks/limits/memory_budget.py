@@ -1,0 +1,197 @@
+import math
+
+from dl_doctor.check import Check
+from dl_doctor.facts import GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.units import GIB, MIB, binary_size
+
+COMFORT = 0.7
+"""Share of the headroom that the need may take before it warns: what a dataset and a model hold comes on top. Proposal."""
+
+NOTHING_LEFT = 100 * MIB
+"""The kubelet's default eviction threshold (memory.available < 100Mi)."""
+
+
+def memory_budget(
+    memory: MemoryBudget,
+    plan: LoaderPlan,
+    limits: Limits | Unavailable,
+    gpus: GpuGrant | Unavailable,
+    runtime: Runtime,
+) -> Verdict:
+    """Memory suffices for the processes and the batches in flight
+
+    ## What it checks
+    How much memory is left under the tightest limit, of this process's control group, of all groups above and of the machine,
+    against what the loaders of all ranks need at least.
+
+    ## Why it matters
+    A process that goes beyond is killed without a word of its own: "DataLoader worker is killed by signal: Killed". Tools that
+    look at the whole machine (`free -g`) do not see a container's limit.
+
+    ## How it decides
+    Headroom is the limit less what is charged, not counting page cache that the kernel would drop; the smallest of all groups
+    counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or 145 MiB for each
+    spawned one, and the batches in shared memory, whose pages count too. More than the headroom fails, more than 70 % of it
+    warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are expected, and a need beyond
+    what the kernel may still promise when it refuses to overcommit.
+
+    For example, 8 forked workers and 432 MiB of batches need at least 652 MiB: a limit of 512 MiB fails.
+
+    ## How to fix
+    Raise the limit, or ask for less: fewer workers, a smaller prefetch_factor, smaller batches.
+
+    ## Known limits
+    What the dataset, the model and CUDA hold is not known here, so a pass means that the loader's own part fits.
+
+    ## References
+    pytorch/pytorch#8976, vertti/preflight#226, kubernetes/kubernetes#125852, NVIDIA/cuda-python#2458
+    """
+    left = f"{binary_size(memory.headroom_bytes)} left ({memory.tightest.source})"
+    need = plan.memory_need_bytes
+    wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
+    findings = [
+        *(nothing_left(memory) or too_little(memory, plan)),
+        *address_space(limits, gpus),
+        *promised_too_much(memory, plan),
+    ]
+    if not memory.limit_known and not any(finding.level == "fail" for finding in findings):
+        return Verdict.unknown(
+            f"the control group of this process cannot be read, and its memory limit is written there; at most {left}"
+        )
+    return Verdict(f"{left}; {wanted}", [*findings, *how_it_ends(memory), *kubelets_view(memory, runtime)])
+
+
+def nothing_left(memory: MemoryBudget) -> list[Finding]:
+    if memory.headroom_bytes >= NOTHING_LEFT:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject="memory",
+            summary=f"Only {binary_size(memory.headroom_bytes)} of memory are left",
+            measured=Quantity(memory.headroom_bytes, "bytes", memory.tightest.source),
+            expected=Quantity(NOTHING_LEFT, "bytes", "the kubelet's eviction threshold"),
+            relation="at_least",
+            why="Importing torch alone takes more.",
+            fixes=more_memory(memory, GIB),
+        )
+    ]
+
+
+def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
+    need = plan.memory_need_bytes
+    if need is None or need <= COMFORT * memory.headroom_bytes:
+        return []
+    beyond = need > memory.headroom_bytes
+    above = binary_size(memory.headroom_bytes)
+    return [
+        Finding(
+            level="fail" if beyond else "warn",
+            subject="memory",
+            summary=f"{above} of memory are left, and the loaders need at least {binary_size(need)}",
+            measured=Quantity(memory.headroom_bytes, "bytes", memory.tightest.source),
+            expected=Quantity(
+                need if beyond else math.ceil(need / COMFORT),
+                "bytes",
+                "the processes of all ranks and the batches in shared memory",
+            ),
+            relation="at_least",
+            why='Beyond the limit the kernel ends it: "killed by signal: Killed". The dataset and the model come on top.',
+            fixes=(*more_memory(memory, need), *ask_for_less(memory, plan)),
+        )
+    ]
+
+
+def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) -> list[Finding]:
+    if isinstance(limits, Unavailable) or isinstance(gpus, Unavailable):
+        return []
+    if limits.address_space_bytes is None or not gpus.expected:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject="RLIMIT_AS",
+            summary=f"Address space is limited to {binary_size(limits.address_space_bytes)}, and CUDA maps far more",
+            measured=Quantity(limits.address_space_bytes, "bytes", "getrlimit RLIMIT_AS"),
+            why='It ends in "CUDA out of memory" while the GPU is empty. GPUs are expected here: ' + gpus.source,
+            fixes=(
+                Fix("Lift it in the job script", ("ulimit -v unlimited",)),
+                Fix("Do not carry the login node's limits over", ("sbatch --propagate=NONE ...",), runtimes=("slurm",)),
+            ),
+        )
+    ]
+
+
+def promised_too_much(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
+    left, need = memory.commit_left_bytes, plan.memory_need_bytes
+    if left is None or need is None or need <= left:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject="vm.overcommit_memory",
+            summary=f"The kernel may promise {binary_size(left)} more, and the loaders need at least {binary_size(need)}",
+            measured=Quantity(left, "bytes", "CommitLimit - Committed_AS of /proc/meminfo"),
+            expected=Quantity(need, "bytes", "the processes of all ranks and the batches in shared memory"),
+            relation="at_least",
+            why='vm.overcommit_memory is 2: a fork counts in full, and fails with "Cannot allocate memory".',
+            owner="admin",
+            fixes=(Fix("Let the kernel overcommit", ("sysctl vm.overcommit_memory=0",), risk="needs-root"),),
+        )
+    ]
+
+
+def how_it_ends(memory: MemoryBudget) -> list[Finding]:
+    if not memory.kill_is_shared:
+        return []
+    return [
+        Finding(
+            level="note",
+            subject="memory",
+            summary="When one process is killed for memory, the whole container ends",
+            why="memory.oom.group is 1, as Kubernetes sets it since 1.28.",
+        )
+    ]
+
+
+def kubelets_view(memory: MemoryBudget, runtime: Runtime) -> list[Finding]:
+    if runtime.name != "kubernetes" or memory.working_set_bytes is None:
+        return []
+    return [
+        Finding(
+            level="note",
+            subject="memory",
+            summary=f"The kubelet counts a working set of {binary_size(memory.working_set_bytes)}",
+            measured=Quantity(memory.working_set_bytes, "bytes", "what is charged, less inactive page cache"),
+            why="It evicts by this number, which includes page cache that was read twice.",
+        )
+    ]
+
+
+def more_memory(memory: MemoryBudget, need: int) -> tuple[Fix, ...]:
+    """Limits with which the need takes no more than the comfortable share, in whole GiB."""
+    charged = memory.tightest.limit_bytes - memory.headroom_bytes
+    gib = math.ceil((charged + need / COMFORT) / GIB)
+    if memory.tightest.scope == "node" or gib * GIB > memory.total_bytes:
+        return (Fix("Move to a machine with more memory, or end what takes it here"),)
+    return (
+        Fix("Raise the container's limit", (f"docker run --memory={gib}g ...",), runtimes=("docker",)),
+        Fix("Raise the container's limit", (f"podman run --memory={gib}g ...",), runtimes=("podman",)),
+        Fix("Raise the service's limit", (f"mem_limit: {gib}g",), runtimes=("compose",)),
+        Fix("Raise the limit", (f"resources: {{limits: {{memory: {gib}Gi}}}}",), runtimes=("kubernetes",)),
+        Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
+    )
+
+
+def ask_for_less(memory: MemoryBudget, plan: LoaderPlan) -> list[Fix]:
+    """The most workers that fit with prefetch_factor=1, where there is a number of them that does."""
+    room = COMFORT * memory.headroom_bytes
+    fitting = [workers for workers in range(plan.num_workers or 0) if plan.memory_need_with(workers, 1) <= room]
+    if not fitting:
+        return []
+    options = f"num_workers={fitting[-1]}, prefetch_factor=1" if fitting[-1] else "num_workers=0"
+    return [Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly.")]
+
+
+CHECK = Check(memory_budget)

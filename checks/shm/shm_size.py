@@ -1,0 +1,225 @@
+from dl_doctor.check import Check
+from dl_doctor.facts import LoaderPlan, SharedMemory
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.units import MIB, binary_size, round_up_to_power_of_two
+
+COMFORT = 1.5
+"""Times the need. Below it, one slow consumer or a second loader takes the rest. Proposal, to be calibrated."""
+
+BLIND_MINIMUM = 512 * MIB
+"""Wanted where the need is unknown: the line below which DeepSpeed's ds_report warns."""
+
+STALE_MINIMUM = 1 * MIB
+"""Left-over segments below this are no more than untidy. Proposal."""
+
+PATH = "/dev/shm"  # noqa: S108 (it is the subject)
+
+
+def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
+    """Shared memory holds the batches in flight
+
+    ## What it checks
+    Whether what is free in /dev/shm is enough for the batches that all workers have under way at once, and whether killed
+    programs have left segments in it.
+
+    ## Why it matters
+    A worker hands each batch over through /dev/shm. Containers get 64 MiB of it unless told otherwise. When it runs out,
+    current PyTorch raises "No space left on device", older PyTorch dies with a bus error, and a loader with a collate_fn of
+    its own can wait for ever. NCCL takes its share of it too.
+
+    ## How it decides
+    The need is (workers x prefetch_factor + 2) batches for every rank that shares the mount. Less free than the need fails;
+    less than one and a half times, or than the need and 10 MiB for each pair of ranks, warns. Without workers and with one
+    rank nothing is needed. Where the need cannot be known, less than 512 MiB warns. Segments of shared-memory libraries that
+    are yours and that no process uses warn from 1 MiB on.
+
+    For example, 8 workers and batches of 24 MiB need (8 x 2 + 2) x 24 MiB = 432 MiB: with 64 MiB it fails.
+
+    ## How to fix
+    Give the container more, or ask for less: fewer workers, a smaller prefetch_factor, uint8 instead of float32.
+
+    ## Known limits
+    A Kubernetes emptyDir with a sizeLimit can be smaller than it looks from inside. In a container, segments are not called
+    left over, because processes out of sight may use them.
+
+    ## References
+    pytorch/pytorch#5040, moby/moby#2606, kubernetes/kubernetes#125852, NVIDIA/nccl#1518
+    """
+    if isinstance(shm, Unavailable):
+        return missing(shm, plan)
+    size = "no limit of its own" if shm.size_bytes is None else f"a size of {binary_size(shm.size_bytes)}"
+    free = "" if shm.free_bytes is None else f", {binary_size(shm.free_bytes)} free"
+    need = plan.shm_need_bytes
+    wanted = "what the loader needs is not known" if need is None else f"the loader needs {binary_size(need)}"
+    return Verdict(f"{PATH} has {size}{free}; {wanted}", [*too_small(shm, plan), *left_over(shm)])
+
+
+def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
+    if shm.kind == "absent" and plan.num_workers == 0 and plan.ranks == 1:
+        return Verdict(f"{shm.detail}; without workers none is needed")
+    if shm.kind == "absent":
+        return Verdict(
+            shm.detail,
+            [
+                Finding(
+                    level="fail",
+                    subject=PATH,
+                    summary=f"There is no {PATH}, and workers hand their batches over through it",
+                    why="Already a lock of multiprocessing lives there: a DataLoader with workers ends in FileNotFoundError.",
+                    fixes=enlarge(plan.shm_need_bytes or BLIND_MINIMUM),
+                )
+            ],
+        )
+    return Verdict.lacking("shared_memory", shm)
+
+
+def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
+    need = plan.shm_need_bytes
+    if shm.free_bytes is None or (plan.num_workers == 0 and plan.ranks == 1):
+        return []
+    if need is None:
+        return blind(shm.free_bytes, plan)
+    comfort = max(int(COMFORT * need), need + plan.nccl_bytes)
+    if shm.free_bytes >= comfort:
+        return []
+    tight = shm.free_bytes >= need
+    verb = "barely holds what" if tight else "is smaller than what"
+    return [
+        Finding(
+            level="warn" if tight else "fail",
+            subject=PATH,
+            summary=f"{PATH} has {binary_size(shm.free_bytes)} free and {verb} this loader needs, {binary_size(need)}",
+            measured=Quantity(shm.free_bytes, "bytes", f"statvfs {PATH}"),
+            expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic),
+            relation="at_least",
+            why=f"{plan.arithmetic}. {symptom(tight=tight, plan=plan)}{occupied(shm)}",
+            fixes=(*enlarge(comfort + used(shm)), ask_for_less(shm.free_bytes, plan)),
+        )
+    ]
+
+
+def blind(free: int, plan: LoaderPlan) -> list[Finding]:
+    if free >= BLIND_MINIMUM:
+        return []
+    how = "--batch-bytes" if plan.num_workers is not None else "--num-workers and --batch-bytes"
+    return [
+        Finding(
+            level="warn",
+            subject=PATH,
+            summary=f"{PATH} has only {binary_size(free)} free",
+            measured=Quantity(free, "bytes", f"statvfs {PATH}"),
+            expected=Quantity(BLIND_MINIMUM, "bytes", f"the usual minimum with workers; {how} computes yours"),
+            relation="at_least",
+            why=f"Batches of images fill it at once; small tables may be fine. Say {how} to have it judged by your own need.",
+            fixes=enlarge(BLIND_MINIMUM),
+        )
+    ]
+
+
+def left_over(shm: SharedMemory) -> list[Finding]:
+    stale = shm.stale or ()
+    total = sum(segment.used_bytes for segment in stale)
+    if not total:
+        return []
+    names = [segment.name for segment in stale[:3]]
+    more = f" and {len(stale) - 3} more" if len(stale) > 3 else ""
+    return [
+        Finding(
+            level="warn" if total >= STALE_MINIMUM else "note",
+            subject=PATH,
+            summary=f"{binary_size(total)} of {PATH} are left over: {', '.join(names)}{more}",
+            measured=Quantity(total, "bytes", f"files in {PATH} that no process maps or holds open"),
+            expected=Quantity(0, "bytes", "a program removes its segments when it ends"),
+            relation="equal",
+            why="The programs that made these segments were killed. They take memory until somebody removes them.",
+            fixes=(
+                Fix(
+                    "Remove them",
+                    tuple(f"rm {quoted(f'{PATH}/{segment.name}')}" for segment in stale[:20]),
+                    risk="disruptive",
+                    note="Make sure that no program of yours is about to use them.",
+                ),
+            ),
+        )
+    ]
+
+
+def symptom(*, tight: bool, plan: LoaderPlan) -> str:
+    if tight and plan.nccl_bytes:
+        return f"NCCL takes up to {binary_size(plan.nccl_bytes)} on top where GPUs cannot reach each other directly."
+    if tight:
+        return "A second loader, or one slow step, takes the rest."
+    return (
+        'When it is full, current PyTorch raises "No space left on device (28)", older PyTorch dies with a bus error, and a '
+        "loader with a collate_fn of its own may wait for ever."
+    )
+
+
+def occupied(shm: SharedMemory) -> str:
+    """Who holds it, where that is a good part of it."""
+    if shm.size_bytes is None or used(shm) < shm.size_bytes / 10 or not shm.tenants:
+        return ""
+    largest = shm.tenants[0]
+    return f" Of its {binary_size(shm.size_bytes)}, files named {largest.prefix}… hold {binary_size(largest.used_bytes)}."
+
+
+def used(shm: SharedMemory) -> int:
+    return (shm.size_bytes or 0) - (shm.free_bytes or 0)
+
+
+def quoted(path: str) -> str:
+    """A path as a shell takes it, whatever is in its name."""
+    return path if all(letter.isalnum() or letter in "/._-" for letter in path) else "'" + path.replace("'", "'\\''") + "'"
+
+
+def enlarge(size_bytes: int) -> tuple[Fix, ...]:
+    """Ways to at least this size, rounded up to a power of two."""
+    target = round_up_to_power_of_two(size_bytes)
+    size, quantity = binary_size(target, short=True), binary_size(target).replace(" ", "").removesuffix("B")
+    return (
+        Fix(
+            "Start the container with more shared memory",
+            (f"docker run --shm-size={size} ...",),
+            runtimes=("docker",),
+            note="Or --ipc=host, which shares the host's; never both.",
+        ),
+        Fix(
+            "Start the container with more shared memory",
+            (f"podman run --shm-size={size} ...",),
+            runtimes=("podman",),
+            note="Or --ipc=host, which shares the host's; never both.",
+        ),
+        Fix("Give the service more shared memory", (f"shm_size: {size}b",), runtimes=("compose",)),
+        Fix(
+            "Mount memory at /dev/shm, and raise the memory limit by as much: its pages count",
+            (
+                "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: " + quantity + "}}]",
+                "volumeMounts: [{name: shm, mountPath: /dev/shm}]",
+            ),
+            runtimes=("kubernetes",),
+        ),
+        Fix(
+            "Give the task more shared memory",
+            (f'"linuxParameters": {{"sharedMemorySize": {target // MIB}}}',),
+            runtimes=("ecs",),
+            note="Fargate has no such setting: use fewer workers there.",
+        ),
+        Fix("Give the job's container more", (f"options: --shm-size={size}",), runtimes=("github-actions",)),
+        Fix(
+            "Enlarge the mount on the host",
+            (f"mount -o remount,size={size} /dev/shm",),
+            runtimes=("bare", "slurm", "apptainer", "enroot", "container", "lxc"),
+            risk="needs-root",
+        ),
+    )
+
+
+def ask_for_less(free: int, plan: LoaderPlan) -> Fix:
+    """The most workers that fit with prefetch_factor=1; without workers nothing is shared, and loading is slow."""
+    fitting = (w for w in range(1, plan.num_workers or 0) if COMFORT * (plan.shm_need_with(w, 1) or 0) <= free)
+    workers = max(fitting, default=0)
+    options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
+    return Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly.")
+
+
+CHECK = Check(shm_size, essential=True)

@@ -1,0 +1,1 @@
+"""The DataLoader's worker processes."""
