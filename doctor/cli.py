@@ -8,6 +8,7 @@ import traceback
 from types import FrameType
 
 import click
+
 from dl_doctor import __version__, output
 from dl_doctor.commands.check import check
 from dl_doctor.commands.explain import explain

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
+
 from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.check import Check, needs_of

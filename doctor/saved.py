@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import msgspec
+
 from dl_doctor.model import FORMAT_VERSION, Report
 
 LARGEST_BYTES = 64 << 20

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.model import Report
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+
 from dl_doctor.model import Profile
 
 StartMethod = Literal["fork", "spawn", "forkserver"]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 
 import msgspec
+
 from dl_doctor.model import Unavailable
 
 LARGEST_FILE = 64 << 20

@@ -1,6 +1,7 @@
 """The report as JSON: the document that machines and maintainers keep."""
 
 import msgspec
+
 from dl_doctor.model import Report
 from dl_doctor.reports.look import Look
 

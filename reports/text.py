@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator
 from io import StringIO
 
-from dl_doctor.model import Finding, Fix, Machine, Report, Result, Status
-from dl_doctor.reports.look import Look, amount, in_ascii, printable
-from dl_doctor.units import binary_size, plain
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from dl_doctor.model import Finding, Fix, Machine, Report, Result, Status
+from dl_doctor.reports.look import Look, amount, in_ascii, printable
+from dl_doctor.units import binary_size, plain
 
 SYMBOLS: dict[Status, tuple[str, str, str]] = {
     "pass": ("✓", "green", "passed"),

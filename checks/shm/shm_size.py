@@ -83,16 +83,16 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     if shm.free_bytes >= comfort:
         return []
     tight = shm.free_bytes >= need
-    verb = "barely holds what" if tight else "is smaller than what"
+    wanted = f"this loader needs {binary_size(need)}" if need else f"NCCL may need {binary_size(plan.nccl_bytes)}"
     return [
         Finding(
             level="warn" if tight else "fail",
             subject=PATH,
-            summary=f"{PATH} has {binary_size(shm.free_bytes)} free and {verb} this loader needs, {binary_size(need)}",
+            summary=f"{PATH} has {binary_size(shm.free_bytes)} free, and {wanted}",
             measured=Quantity(shm.free_bytes, "bytes", f"statvfs {PATH}"),
-            expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic),
+            expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic or "what NCCL shares between ranks"),
             relation="at_least",
-            why=f"{plan.arithmetic}. {symptom(tight=tight, plan=plan)}{occupied(shm)}",
+            why=" ".join(filter(None, (plan.arithmetic, symptom(tight=tight, plan=plan), occupied(shm)))),
             fixes=(*enlarge(comfort + used(shm)), ask_for_less(shm.free_bytes, plan)),
         )
     ]
@@ -160,7 +160,7 @@ def occupied(shm: SharedMemory) -> str:
     if shm.size_bytes is None or used(shm) < shm.size_bytes / 10 or not shm.tenants:
         return ""
     largest = shm.tenants[0]
-    return f" Of its {binary_size(shm.size_bytes)}, files named {largest.prefix}… hold {binary_size(largest.used_bytes)}."
+    return f"Of its {binary_size(shm.size_bytes)}, files named {largest.prefix}… hold {binary_size(largest.used_bytes)}."
 
 
 def used(shm: SharedMemory) -> int:

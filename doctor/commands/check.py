@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands.options import Size, known_names, look_of, look_options, split_names

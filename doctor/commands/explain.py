@@ -1,6 +1,7 @@
 """`dl-doctor explain`: the page of a check, a status or an exit code, offline."""
 
 import click
+
 from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.commands.options import known_names

@@ -4,6 +4,7 @@ from typing import Literal
 
 import click
 import msgspec
+
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
 import click
+
 from dl_doctor.output import BadOutput, format_of
 from dl_doctor.reports import FORMATS
 from dl_doctor.reports.look import Look

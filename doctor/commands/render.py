@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+
 from dl_doctor import output
 from dl_doctor.commands.options import look_of, look_options
 from dl_doctor.reports import renderer

@@ -2,6 +2,7 @@
 
 import click
 import msgspec
+
 from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.schema import schema_of

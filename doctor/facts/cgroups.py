@@ -9,6 +9,7 @@ import posixpath
 from typing import Literal
 
 import msgspec
+
 from dl_doctor.facts.mounts import Mount, Mounts
 from dl_doctor.system import System
 from dl_doctor.text import Malformed

@@ -4,6 +4,7 @@ import math
 from typing import Literal
 
 import msgspec
+
 from dl_doctor.facts.cgroups import Cgroups, ControlGroup
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.ranks import Ranks

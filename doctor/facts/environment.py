@@ -1,6 +1,7 @@
 """The environment variables that say where a job runs and how it was started: an allow-list, never all of them."""
 
 import msgspec
+
 from dl_doctor.system import System
 
 ALLOWED = frozenset(

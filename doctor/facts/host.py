@@ -1,6 +1,7 @@
 """What people call the machine by."""
 
 import msgspec
+
 from dl_doctor.system import System
 
 

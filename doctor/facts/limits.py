@@ -1,6 +1,7 @@
 """Resource limits of this process, which the job inherits."""
 
 import msgspec
+
 from dl_doctor.system import System
 from dl_doctor.text import integer
 

@@ -3,6 +3,7 @@
 import math
 
 import msgspec
+
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import MIB, binary_size
@@ -89,13 +90,13 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def arithmetic(self) -> str:
-        """How the need of shared memory comes about, in words."""
-        if self.num_workers is None or self.batch_bytes is None:
-            return "needs --num-workers and --batch-bytes"
+        """How the need of shared memory comes about, in a sentence; empty where there is none or it is not known."""
+        if not self.num_workers or self.batch_bytes is None:
+            return ""
         ranks = f"{self.ranks} ranks × " if self.ranks > 1 else ""
         return (
             f"{ranks}({self.num_workers} workers × {self.prefetch_factor} batches ahead + 2) = "
-            f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)}, and a little for bookkeeping"
+            f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)}, and a little for bookkeeping."
         )
 
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+
 from dl_doctor.facts.cgroups import Cgroups, ControlGroup
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.model import Unavailable

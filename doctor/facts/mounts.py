@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+
 from dl_doctor.system import System
 from dl_doctor.text import Malformed, integer
 

@@ -1,6 +1,7 @@
 """How many ranks (training processes) run on this node, and which of them share what."""
 
 import msgspec
+
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.slurm import Slurm, number
 from dl_doctor.model import Unavailable

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import msgspec
+
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.host import Host

@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.model import Unavailable
 from dl_doctor.system import FileEntry, System

@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+
 from dl_doctor.facts.environment import Environment
 from dl_doctor.model import Unavailable
 from dl_doctor.text import Malformed, integer

@@ -1,0 +1,100 @@
+"""Memory is judged by the tightest limit that is in force, and by what the kernel would not give back."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.checks.limits.memory_budget import CHECK
+from dl_doctor.model import Verdict
+from dl_doctor.units import GIB, MIB
+from tests.facts import gpu_grant, limits, loader_plan, memory_budget, runtime
+
+NEED = (140 + 8 * 10) * MIB + (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
+"""Of a rank with 8 forked workers and batches of 24 MiB."""
+
+
+def judge(memory: Any, *, where: str = "docker", rlimits: Any = None, gpus: Any = None, **plan: Any) -> Verdict:
+    return CHECK.judge(memory, loader_plan(**plan), rlimits or limits(), gpus or gpu_grant(), runtime(where))
+
+
+@pytest.mark.parametrize(
+    ("headroom", "status"),
+    [
+        (NEED - 1, "fail"),
+        (NEED, "warn"),
+        (int(NEED / 0.7) - 1, "warn"),
+        (int(NEED / 0.7) + 1, "pass"),
+    ],
+)
+def test_headroom_against_the_need(headroom: int, status: str) -> None:
+    assert judge(memory_budget(headroom, 8 * GIB), num_workers=8, batch_bytes=24 * MIB).status == status
+
+
+@pytest.mark.parametrize(
+    ("headroom", "plan", "status"),
+    [
+        (99 * MIB, {}, "fail"),  # nothing can run in it
+        (100 * MIB, {}, "pass"),
+        (1 * GIB, {"num_workers": 8}, "pass"),
+        (1 * GIB, {"num_workers": 8, "start_method": "spawn"}, "fail"),  # each imports torch for itself
+        (1 * GIB, {"num_workers": 4, "ranks": 8}, "fail"),  # ranks share the limit
+    ],
+)
+def test_the_need_follows_the_plan(headroom: int, plan: dict[str, Any], status: str) -> None:
+    assert judge(memory_budget(headroom, 8 * GIB), **plan).status == status
+
+
+@pytest.mark.parametrize(
+    ("address_space", "gpus", "status"),
+    [
+        (20 * GIB, gpu_grant(promised=1), "fail"),
+        (20 * GIB, gpu_grant(nodes=("nvidia0",)), "fail"),
+        (20 * GIB, gpu_grant(), "pass"),  # without CUDA it is the user's own business
+        (None, gpu_grant(promised=1), "pass"),
+    ],
+)
+def test_a_limit_on_address_space(address_space: int | None, gpus: Any, status: str) -> None:
+    verdict = judge(memory_budget(), rlimits=limits(address_space_bytes=address_space), gpus=gpus)
+
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("left", "status"), [(NEED - 1, "fail"), (NEED, "pass"), (None, "pass")])
+def test_a_kernel_that_does_not_overcommit(left: int | None, status: str) -> None:
+    verdict = judge(memory_budget(commit_left_bytes=left), num_workers=8, batch_bytes=24 * MIB)
+
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("headroom", "status"), [(200 * GIB, "error"), (NEED - 1, "fail")])
+def test_a_limit_out_of_sight_is_no_pass(headroom: int, status: str) -> None:
+    memory = memory_budget(headroom, limit_known=False)
+
+    assert judge(memory, num_workers=8, batch_bytes=24 * MIB).status == status
+
+
+def test_what_docker_is_told_suffices() -> None:
+    """400 MiB are in use: with them the need takes no more than 70 % of what the new limit leaves."""
+    memory = memory_budget(112 * MIB, 512 * MIB)
+    finding = judge(memory, num_workers=8, batch_bytes=24 * MIB).findings[0]
+    larger = memory_budget(2 * GIB - 400 * MIB, 2 * GIB)
+
+    assert finding.fix_for("docker").commands == ("docker run --memory=2g ...",)
+    assert judge(larger, num_workers=8, batch_bytes=24 * MIB).status == "pass"
+
+
+def test_on_a_full_machine_no_limit_is_to_be_raised() -> None:
+    finding = judge(memory_budget(50 * MIB, 256 * GIB)).findings[0]
+
+    assert not any(fix.runtimes for fix in finding.fixes)
+
+
+def test_kubernetes_is_told_how_it_counts_and_how_it_ends() -> None:
+    memory = memory_budget(4 * GIB, 8 * GIB, kill_is_shared=True, working_set_bytes=3 * GIB)
+    verdict = judge(memory, where="kubernetes")
+
+    assert verdict.status == "pass"
+    assert [finding.summary for finding in verdict.findings] == [
+        "When one process is killed for memory, the whole container ends",
+        "The kubelet counts a working set of 3 GiB",
+    ]

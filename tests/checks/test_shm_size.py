@@ -1,0 +1,141 @@
+"""Shared memory is judged against what this loader needs, never by its size alone."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dl_doctor.checks.shm.shm_size import CHECK, enlarge
+from dl_doctor.facts.shared_memory import Segment, Tenant
+from dl_doctor.model import Unavailable
+from dl_doctor.units import GIB, MIB
+from tests.facts import loader_plan, shared_memory
+
+EIGHT_WORKERS = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
+
+
+@pytest.mark.parametrize(
+    ("free", "status"),
+    [
+        (64 * MIB, "fail"),
+        (EIGHT_WORKERS - 1, "fail"),
+        (EIGHT_WORKERS, "warn"),
+        (EIGHT_WORKERS * 3 // 2 - 1, "warn"),
+        (EIGHT_WORKERS * 3 // 2, "pass"),
+        (None, "pass"),  # mounted with size=0: no limit, not no room
+    ],
+)
+def test_free_space_against_the_need(free: int | None, status: str) -> None:
+    verdict = CHECK.judge(shared_memory(free_bytes=free), loader_plan(num_workers=8, batch_bytes=24 * MIB))
+
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(
+    ("free", "plan", "status"),
+    [
+        (64 * MIB, {"num_workers": 8, "batch_bytes": 256 * 1024}, "pass"),  # Docker's default is enough for small samples
+        (64 * MIB, {"num_workers": 0}, "pass"),  # nothing is handed over
+        (1 * MIB, {"num_workers": 0, "ranks": 2}, "warn"),  # NCCL shares memory also without workers
+        (64 * MIB, {"num_workers": 0, "ranks": 4}, "warn"),
+        (64 * MIB, {"num_workers": 0, "ranks": 2}, "pass"),
+        (511 * MIB, {"num_workers": 4}, "warn"),  # the need is unknown
+        (512 * MIB, {"num_workers": 4}, "pass"),
+        (64 * MIB, {}, "warn"),  # unknown is not 0 workers
+        (700 * MIB, {"num_workers": 8, "batch_bytes": 24 * MIB, "ranks": 2}, "fail"),  # ranks share the mount
+        (300 * MIB, {"num_workers": 8, "batch_bytes": 24 * MIB, "prefetch_factor": 1}, "warn"),
+    ],
+)
+def test_the_need_follows_the_plan(free: int, plan: dict[str, int], status: str) -> None:
+    assert CHECK.judge(shared_memory(free_bytes=free), loader_plan(**plan)).status == status
+
+
+@pytest.mark.parametrize(
+    ("unavailable", "workers", "status"),
+    [
+        (Unavailable.absent("there is no /dev/shm"), 4, "fail"),
+        (Unavailable.absent("there is no /dev/shm"), None, "fail"),
+        (Unavailable.absent("there is no /dev/shm"), 0, "pass"),
+        (Unavailable.denied("statvfs"), 4, "skip"),
+        (Unavailable.failed("mountinfo"), 4, "error"),
+        (Unavailable.not_asked("--root"), 4, "not_run"),
+    ],
+)
+def test_without_a_look_at_it(unavailable: Unavailable, workers: int | None, status: str) -> None:
+    assert CHECK.judge(unavailable, loader_plan(num_workers=workers)).status == status
+
+
+@pytest.mark.parametrize(
+    ("stale", "levels"),
+    [
+        ((), []),
+        (None, []),  # processes out of sight may use them
+        ((Segment(name="sem.mp-a", used_bytes=4096),), ["note"]),
+        ((Segment(name="torch_1_2_0", used_bytes=MIB),), ["warn"]),
+    ],
+)
+def test_left_over_segments(stale: tuple[Segment, ...] | None, levels: list[str]) -> None:
+    verdict = CHECK.judge(shared_memory(stale=stale), loader_plan(num_workers=0))
+
+    assert [finding.level for finding in verdict.findings] == levels
+
+
+def test_the_command_for_left_over_segments_is_safe_to_paste(tmp_path: Path) -> None:
+    name = "torch_1_$(touch pwned) '; echo x"
+    verdict = CHECK.judge(shared_memory(stale=(Segment(name=name, used_bytes=MIB),)), loader_plan())
+    (command,) = verdict.findings[0].fixes[0].commands
+
+    told = subprocess.run(
+        command.replace("rm ", "printf %s ", 1), shell=True, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout == f"/dev/shm/{name}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_fills_it_is_named() -> None:
+    shm = shared_memory(size_bytes=GIB, free_bytes=64 * MIB, tenants=(Tenant(prefix="nccl", used_bytes=960 * MIB),))
+
+    (finding,) = CHECK.judge(shm, loader_plan(num_workers=8, batch_bytes=24 * MIB)).findings
+
+    assert "nccl… hold 960 MiB" in finding.why
+
+
+@pytest.mark.parametrize("used", [0, 300 * MIB])
+def test_the_size_that_docker_is_told_suffices(used: int) -> None:
+    """Room for the comfortable need and for what is there already."""
+    shm = shared_memory(size_bytes=used + 64 * MIB, free_bytes=64 * MIB)
+    plan = loader_plan(num_workers=8, batch_bytes=24 * MIB)
+    (command,) = CHECK.judge(shm, plan).findings[0].fix_for("docker").commands
+
+    assert command == "docker run --shm-size=1g ..."
+    assert CHECK.judge(shared_memory(size_bytes=GIB, free_bytes=GIB - used), plan).status == "pass"
+
+
+def test_asking_for_less_fits() -> None:
+    shm, plan = shared_memory(free_bytes=256 * MIB), loader_plan(num_workers=8, batch_bytes=24 * MIB)
+    (command,) = CHECK.judge(shm, plan).findings[0].fixes[-1].commands
+
+    assert command == "DataLoader(..., num_workers=5, prefetch_factor=1)"
+    assert CHECK.judge(shm, loader_plan(num_workers=5, prefetch_factor=1, batch_bytes=24 * MIB)).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command"),
+    [
+        ("docker", "docker run --shm-size=1g ..."),
+        ("podman", "podman run --shm-size=1g ..."),
+        ("compose", "shm_size: 1gb"),
+        ("kubernetes", "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]"),
+        ("ecs", '"linuxParameters": {"sharedMemorySize": 1024}'),
+        ("github-actions", "options: --shm-size=1g"),
+        ("slurm", "mount -o remount,size=1g /dev/shm"),
+        ("apptainer", "mount -o remount,size=1g /dev/shm"),
+        ("enroot", "mount -o remount,size=1g /dev/shm"),
+        ("bare", "mount -o remount,size=1g /dev/shm"),
+    ],
+)
+def test_each_runtime_has_its_words(runtime: str, command: str) -> None:
+    fixes = [fix for fix in enlarge(600 * MIB) if runtime in fix.runtimes]
+
+    assert fixes[0].commands[0] == command

@@ -1,0 +1,63 @@
+"""Workers are counted against the CPUs that a rank may use, not against those that it sees."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.checks.workers.worker_count import CHECK
+from tests.facts import cpu_budget, cpu_limit, loader_plan
+
+
+@pytest.mark.parametrize(
+    ("cpus", "workers", "status"),
+    [
+        (8, 12, "pass"),
+        (8, 13, "warn"),
+        (2, 3, "pass"),
+        (2, 4, "warn"),
+        (0.5, 1, "pass"),  # one worker is never too many
+        (0.5, 2, "warn"),
+        (8, 0, "pass"),
+        (8, None, "pass"),
+    ],
+)
+def test_workers_per_cpu(cpus: float, workers: int | None, status: str) -> None:
+    verdict = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan(num_workers=workers))
+
+    assert verdict.status == status
+
+
+@pytest.mark.parametrize(("cpus", "suggestion"), [(64, 63), (8, 7), (3.9, 2), (2, 1), (1, 1), (0.5, 1)])
+def test_the_suggestion_leaves_a_cpu_to_the_main_process(cpus: float, suggestion: int) -> None:
+    note = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan()).findings[0]
+
+    assert (note.level, note.summary) == ("note", f"Start with num_workers={suggestion}")
+
+
+@pytest.mark.parametrize(
+    ("limits", "workers", "told"),
+    [
+        ([cpu_limit(64), cpu_limit(2, "quota")], 2, "PyTorch's own hint would say 64"),
+        ([cpu_limit(64, shared_by=8)], 8, "misses the ranks that share them"),
+        ([cpu_limit(2)], 3, "PyTorch will warn about 3 workers on 2 CPUs"),
+    ],
+)
+def test_where_pytorchs_own_hint_is_wrong(limits: list[Any], workers: int, told: str) -> None:
+    verdict = CHECK.judge(cpu_budget(*limits), loader_plan(num_workers=workers))
+
+    assert verdict.status == "pass"
+    assert any(told in finding.summary for finding in verdict.findings)
+
+
+def test_where_pytorchs_hint_is_right_nothing_is_said() -> None:
+    assert CHECK.judge(cpu_budget(cpu_limit(8)), loader_plan(num_workers=8)).findings == []
+
+
+def test_more_cpus_are_offered_only_where_there_are_as_many() -> None:
+    plan = loader_plan(num_workers=8)
+    few = CHECK.judge(cpu_budget(cpu_limit(2), cpu_limit(0.5, "quota")), plan).findings[0]
+    many = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(0.5, "quota")), plan).findings[0]
+
+    assert not any("docker" in fix.runtimes for fix in few.fixes)
+    assert many.fix_for("docker").commands == ("docker run --cpus=6 ...",)
+    assert CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(6, "quota")), plan).status == "pass"

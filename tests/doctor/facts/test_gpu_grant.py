@@ -1,0 +1,42 @@
+"""A promise is a GPU that somebody named; what images bake in proves nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from dl_doctor.facts import gpu_grant, slurm
+from dl_doctor.facts.environment import Environment
+from dl_doctor.settings import Settings
+from tests.recorded import RecordedSystem
+
+STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n", "SLURM_STEP_ID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expect", "nodes", "promised", "expected"),
+    [
+        ({}, None, [], None, False),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, None, [], None, False),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, None, [], None, False),
+        ({"NVIDIA_VISIBLE_DEVICES": "none"}, None, [], None, False),
+        ({"NVIDIA_VISIBLE_DEVICES": "0,1"}, None, [], 2, True),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-8f6c"}, None, [], 1, True),
+        ({"NVIDIA_VISIBLE_DEVICES": "MIG-41b3"}, None, [], 1, True),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, None, ["nvidia0", "nvidiactl"], None, True),
+        ({**STEP, "SLURM_JOB_GPUS": "0,1,2,3"}, None, [], 4, True),
+        ({**STEP, "SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "2"}, None, [], 1, True),
+        ({}, 2, [], 2, True),
+        ({"NVIDIA_VISIBLE_DEVICES": "0,1"}, 0, [], 0, False),  # what the user says wins
+        ({}, None, ["nvidiactl", "nvidia-uvm"], None, False),  # no device of it
+        ({}, None, ["kfd"], None, True),
+    ],
+)
+def test_promises(
+    tmp_path: Path, variables: dict[str, str], expect: int | None, nodes: list[str], promised: int | None, expected: bool
+) -> None:
+    system = RecordedSystem({"files": {"/dev": {"folder": [*nodes, "null"]}}}, tmp_path)
+    env = Environment(variables)
+
+    grant = gpu_grant.collect(system, env, slurm.collect(env), Settings(expect_gpus=expect))
+
+    assert (grant.promised, grant.expected) == (promised, expected)

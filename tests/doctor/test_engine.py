@@ -1,0 +1,285 @@
+"""Facts are collected once, in order, with reasons where they are lacking; whatever crashes is a result."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dl_doctor.catalogue import Catalogue
+from dl_doctor.check import Check
+from dl_doctor.engine import HEAD, examine
+from dl_doctor.facts import COLLECTORS, Collector
+from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
+from dl_doctor.settings import Settings
+from dl_doctor.system import Missing, System
+from dl_doctor.text import Malformed
+from tests.recorded import RecordedSystem, read
+
+
+class Left(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Right(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Sum(msgspec.Struct, frozen=True):
+    number: int
+
+
+def left() -> Left:
+    return Left(1)
+
+
+def right() -> Right:
+    return Right(2)
+
+
+def total(left: Left, right: Right) -> Sum:
+    return Sum(left.number + right.number)
+
+
+def seen_total(total: Sum) -> Verdict:
+    return Verdict(f"the sum is {total.number}")
+
+
+def seen_right(right: Right) -> Verdict:
+    return Verdict(f"the right one is {right.number}")
+
+
+def seen_either(left: Left | Unavailable, right: Right | Unavailable) -> Verdict:
+    words = [value.detail if isinstance(value, Unavailable) else str(value.number) for value in (left, right)]
+    return Verdict(" and ".join(words))
+
+
+def examined(
+    tmp_path: Path, checks: list[Check], collectors: list[Collector], settings: Settings | None = None
+) -> dict[str, Result]:
+    return {result.id: result for result in report_of(tmp_path, checks, collectors, settings).results}
+
+
+def report_of(tmp_path: Path, checks: list[Check], collectors: list[Collector], settings: Settings | None = None) -> Report:
+    catalogue = Catalogue(checks, [*COLLECTORS, *collectors])
+    return examine(catalogue, settings or Settings(), RecordedSystem(read("bare-metal")[0], tmp_path))
+
+
+def test_each_fact_is_collected_once(tmp_path: Path) -> None:
+    calls = []
+
+    def counted() -> Left:
+        calls.append(1)
+        return Left(1)
+
+    results = examined(
+        tmp_path, [Check(seen_total), Check(seen_either)], [Collector(counted), Collector(right), Collector(total)]
+    )
+
+    assert (results["seen-total"].seen, results["seen-either"].seen) == ("the sum is 3", "1 and 2")
+    assert calls == [1]
+
+
+def raising(error: BaseException) -> Any:
+    def collect() -> Left:
+        raise error
+
+    return collect
+
+
+def given(value: Any) -> Any:
+    def collect() -> Left | Unavailable:
+        return value
+
+    return collect
+
+
+@pytest.mark.parametrize(
+    ("collect", "status", "kind", "detail"),
+    [
+        (given(Unavailable.absent("no left here")), "skip", "absent", "no left here"),
+        (given(Unavailable.denied("root may look")), "skip", "denied", "root may look"),
+        (given(Unavailable.timeout("too slow")), "error", "timeout", "too slow"),
+        (given(Unavailable.failed("nonsense")), "error", "failed", "nonsense"),
+        (given(Unavailable.not_asked("needs --left")), "not_run", "not_asked", "needs --left"),
+        (raising(Missing(Unavailable.denied("not yours"))), "skip", "denied", "not yours"),
+        (raising(FileNotFoundError(2, "No such file", "/left")), "skip", "absent", "/left does not exist"),
+        (raising(PermissionError(13, "Denied", "/left")), "skip", "denied", "/left may not be read by this user"),
+        (raising(OSError(5, "Input/output error", "/left")), "error", "failed", "/left: Input/output error"),
+        (raising(Malformed("not a left", "right")), "error", "failed", "not a left: 'right'"),
+        (raising(ZeroDivisionError("by zero")), "error", "failed", "a bug in the collector: ZeroDivisionError: by zero"),
+        (raising(RecursionError()), "error", "failed", "a bug in the collector: RecursionError"),
+    ],
+)
+def test_why_a_fact_is_lacking(tmp_path: Path, collect: Any, status: str, kind: str, detail: str) -> None:
+    """The check inherits the reason and names the fact whose it is, not the one that it asked for."""
+    result = examined(tmp_path, [Check(seen_total)], [Collector(collect), Collector(right), Collector(total)])["seen-total"]
+
+    assert result.status == status
+    assert result.reason is not None
+    assert (result.reason.kind, result.reason.detail, result.reason.fact) == (kind, detail, "left")
+
+
+def test_a_fact_that_can_be_done_without_keeps_its_reason(tmp_path: Path) -> None:
+    collectors = [Collector(given(Unavailable.absent("none"))), Collector(right)]
+
+    assert examined(tmp_path, [Check(seen_either)], collectors)["seen-either"].seen == "none and 2"
+
+
+def test_the_crash_of_a_check_is_a_result(tmp_path: Path) -> None:
+    def crashing(left: Left) -> Verdict:
+        raise KeyError(left.number)
+
+    results = examined(tmp_path, [Check(crashing), Check(seen_right)], [Collector(left), Collector(right)])
+
+    assert (results["crashing"].status, results["seen-right"].status) == ("error", "pass")
+    assert "KeyError: 1" in results["crashing"].trace
+    assert results["crashing"].reason is not None
+    assert "a bug in this check" in results["crashing"].reason.detail
+
+
+@pytest.mark.parametrize(("profile", "status"), [("quick", "not_run"), ("default", "not_run"), ("deep", "pass")])
+def test_above_the_profile_nothing_is_asked(tmp_path: Path, profile: Any, status: str) -> None:
+    """The profile of a check is the highest among all that it depends on."""
+    collectors = [Collector(left, profile="deep"), Collector(right), Collector(total)]
+    report = report_of(tmp_path, [Check(seen_total)], collectors, Settings(profile=profile))
+
+    assert [result.status for result in report.results] == [status]
+    assert Catalogue([Check(seen_total)], collectors).profile_of(Check(seen_total)) == "deep"
+
+
+def test_exclusive_collectors_run_alone_after_the_others(tmp_path: Path) -> None:
+    events = []
+
+    async def measured() -> Left:
+        events.append("left begins")
+        await asyncio.sleep(0.02)
+        events.append("left ends")
+        return Left(1)
+
+    async def slow() -> Right:
+        events.append("right begins")
+        await asyncio.sleep(0.01)
+        events.append("right ends")
+        return Right(2)
+
+    collectors = [Collector(measured, exclusive=True), Collector(slow), Collector(total)]
+    results = examined(tmp_path, [Check(seen_either), Check(seen_total)], collectors)
+
+    assert results["seen-total"].seen == "the sum is 3"
+    assert events == ["right begins", "right ends", "left begins", "left ends"]
+
+
+def test_others_run_side_by_side(tmp_path: Path) -> None:
+    both = asyncio.Event()
+
+    async def first() -> Left:
+        await asyncio.wait_for(both.wait(), 5)
+        return Left(1)
+
+    async def second() -> Right:
+        both.set()
+        return Right(2)
+
+    assert examined(tmp_path, [Check(seen_either)], [Collector(first), Collector(second)])["seen-either"].seen == "1 and 2"
+
+
+def test_a_missed_deadline_is_an_error(tmp_path: Path) -> None:
+    async def endless() -> Left:
+        await asyncio.sleep(60)
+        return Left(1)
+
+    result = examined(tmp_path, [Check(seen_either), Check(seen_total)], [
+        Collector(endless, deadline_s=0.05), Collector(right), Collector(total)])["seen-total"]  # fmt: skip
+
+    assert result.status == "error"
+    assert result.reason is not None
+    assert result.reason.detail == "no answer within 0.05 s"
+
+
+def test_what_does_not_fit_into_the_budget_says_so(tmp_path: Path) -> None:
+    """And an essential check among it is no go."""
+
+    async def slow() -> Left:
+        await asyncio.sleep(60)
+        return Left(1)
+
+    def seen_left(left: Left) -> Verdict:
+        return Verdict(f"the left one is {left.number}")
+
+    collectors = [Collector(slow, exclusive=True), Collector(right, exclusive=True)]
+    report = report_of(tmp_path, [Check(seen_left), Check(seen_right, essential=True)], collectors, Settings(timeout_s=0.1))
+    details = {result.id: result.reason.detail for result in report.results if result.reason}
+
+    assert [result.status for result in report.results] == ["error", "error"]
+    assert "did not fit into the 0.1 s of the run" in details["seen-right"]
+    assert report.verdict.exit_code == 3
+
+
+def test_a_cause_comes_before_what_it_explains(tmp_path: Path) -> None:
+    def effect(left: Left) -> Verdict:
+        return Verdict("", [Finding(level="warn", subject="b", summary="effect", explained_by="cause")])
+
+    def cause(left: Left) -> Verdict:
+        return Verdict("", [Finding(level="fail" if left.number else "note", subject="a", summary="cause")])
+
+    def explained_by(number: int) -> list[str | None]:
+        collectors = [Collector(given(Left(number)))]
+        folder = tmp_path / str(number)
+        return [f.explained_by for f in examined(folder, [Check(effect), Check(cause)], collectors)["effect"].findings]
+
+    assert explained_by(1) == ["cause"]
+    assert explained_by(0) == [None]  # a cause that does not fail explains nothing
+
+
+@pytest.mark.parametrize(
+    ("runtime", "kept"),
+    [("docker", ["with docker", "anywhere"]), ("slurm", ["with slurm", "anywhere"]), ("bare", ["anywhere"])],
+)
+def test_fixes_are_kept_for_what_is_there(tmp_path: Path, runtime: str, kept: list[str]) -> None:
+    def broken(left: Left) -> Verdict:
+        fixes = (
+            Fix("with docker", runtimes=("docker",)),
+            Fix("with slurm", runtimes=("slurm", "apptainer")),
+            Fix("anywhere"),
+        )
+        return Verdict("", [Finding(level="fail", subject="x", summary="broken", fixes=fixes)])
+
+    result = examined(tmp_path, [Check(broken)], [Collector(left)], Settings(runtime=runtime))["broken"]
+
+    assert [fix.title for fix in result.findings[0].fixes] == kept
+
+
+def test_nothing_is_collected_that_nobody_needs(tmp_path: Path) -> None:
+    def never() -> Left:
+        raise AssertionError("nobody asked")
+
+    report = report_of(tmp_path, [Check(seen_right)], [Collector(never), Collector(right)])
+
+    assert "left" not in report.facts
+    assert "left" not in report.unavailable
+    assert {fact.__name__ for fact in HEAD} >= {"Host", "Runtime"}
+
+
+def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:
+    """What belongs to a process is not asked of a folder; it is not a pass either."""
+    machine, _ = read("bare-metal")
+    RecordedSystem(machine, tmp_path)  # lays the files
+    (tmp_path / "proc" / "1").mkdir(exist_ok=True)
+    (tmp_path / "proc" / "1" / "mountinfo").write_text(machine["files"]["/proc/self/mountinfo"])
+    (tmp_path / "etc" / "hostname").write_text("gpu17\n")
+    from dl_doctor import catalogue  # noqa: PLC0415
+
+    report = examine(catalogue.load(plugins=False), Settings(), System(str(tmp_path)))
+    statuses = {result.id: result.status for result in report.results}
+
+    assert report.machine.hostname == "gpu17"
+    assert statuses == {
+        "cpu-budget": "not_run",
+        "fd-limit": "not_run",
+        "memory-budget": "not_run",
+        "runtime": "pass",
+        "shm-size": "not_run",
+        "worker-count": "not_run",
+    }

@@ -1,0 +1,46 @@
+"""One table decides the exit code; the order when several apply is: failure, could not tell, go."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.model import Result, Status
+from dl_doctor.outcome import outcome_of
+from dl_doctor.settings import Settings
+
+
+def result(id_: str, status: Status) -> Result:
+    return Result(id=id_, area="a", scope="job", title="", status=status, seen="", reason=None, findings=(), duration_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "settings", "code", "status"),
+    [
+        ({"plain": "pass", "vital": "pass"}, {}, 0, "go"),
+        ({"plain": "warn", "vital": "pass"}, {}, 0, "go"),
+        ({"plain": "warn"}, {"fail_on": "warn"}, 1, "stop"),
+        ({"plain": "fail", "vital": "error"}, {}, 1, "stop"),
+        ({"plain": "fail"}, {"fail_on": "never"}, 0, "stop"),
+        ({"plain": "error", "vital": "pass"}, {}, 0, "go"),  # told in a line, and no reason to stop
+        ({"plain": "pass", "vital": "error"}, {}, 3, "unknown"),
+        ({"plain": "pass", "vital": "error"}, {"fail_on": "never"}, 0, "unknown"),
+        ({"plain": "pass", "vital": "skip"}, {}, 0, "go"),
+        ({"plain": "pass", "vital": "skip"}, {"require": ("vital",)}, 3, "unknown"),
+        ({"plain": "not_run", "vital": "pass"}, {"require": ("plain",)}, 3, "unknown"),
+        ({"plain": "error", "vital": "pass"}, {"require": ("plain",)}, 3, "unknown"),
+        ({"plain": "skip"}, {"select": ("plain",)}, 3, "unknown"),  # all skipped reads as healthy elsewhere
+        ({"plain": "not_run"}, {}, 3, "unknown"),
+    ],
+)
+def test_exit_codes(statuses: dict[str, Status], settings: dict[str, Any], code: int, status: str) -> None:
+    results = [result(id_, value) for id_, value in statuses.items()]
+
+    outcome = outcome_of(results, essential={"vital"}, settings=Settings(**settings))
+
+    assert (outcome.exit_code, outcome.status) == (code, status)
+
+
+def test_the_reason_names_the_first_and_counts_the_others() -> None:
+    outcome = outcome_of([result(f"c{n}", "fail") for n in range(6)], essential=set(), settings=Settings())
+
+    assert outcome.reason == "c0 and c1 and c2 and 3 more said no"

@@ -1,0 +1,85 @@
+"""The real System on this machine: odd bytes, odd files, and what belongs to a process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dl_doctor.system import Missing, System
+
+
+def test_bytes_that_are_no_utf8_are_shown_by_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "text").write_bytes(b"caf\xe9\n")
+    (tmp_path / "proc" / os.fsdecode(b"na\xffme")).touch()
+    (tmp_path / "proc" / "link").symlink_to(os.fsdecode(b"/tar\xfeget"))
+    system = System(str(tmp_path))
+
+    assert system.read_text("/proc/text") == "caf\\xe9\n"
+    assert system.listdir("/proc") == ["link", "na\\xffme", "text"]
+    assert system.readlink("/proc/link") == "/tar\\xfeget"
+
+
+def test_the_environment_may_hold_any_bytes() -> None:
+    code = "from dl_doctor.system import System; print(ascii(System().environment()['ODD']))"
+
+    told = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environb, b"ODD": b"a\xffb"}, capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout == "'a\\\\xffb'\n"
+
+
+def test_files_of_proc_sys_are_read() -> None:
+    """A large read of them is refused with ENOMEM, and their size says 0."""
+    assert System().read_text("/proc/sys/kernel/osrelease").strip() == os.uname().release
+    assert "/proc" in System().read_text("/proc/self/mountinfo")
+
+
+def test_what_is_there_and_what_cannot_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    system = System(str(tmp_path))
+
+    assert [system.exists(f"/{name}") for name in ("file", "dangling", "none", "file/below")] == [True, True, False, False]
+
+
+def test_of_a_mounted_host_no_process_is_known(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    for ask in (
+        system.environment,
+        system.affinity,
+        system.uid,
+        system.physical_cores,
+        lambda: system.rlimit("NOFILE"),
+        lambda: system.statvfs("/dev/shm"),
+        lambda: system.files_below("/dev/shm"),
+    ):
+        with pytest.raises(Missing) as caught:
+            ask()
+        assert caught.value.reason.kind == "not_asked"
+
+
+def test_sizes_are_blocks_not_lengths(tmp_path: Path) -> None:
+    """A sparse file holds nothing; links and other filesystems are not followed."""
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "full").write_bytes(b"x" * 8192)
+    (tmp_path / "link").symlink_to("/proc")
+    found = {Path(entry.path).name: entry.used_bytes for entry in System().files_below(str(tmp_path))}
+
+    assert found.keys() == {"sparse", "full"}
+    assert found["sparse"] < 8192 <= found["full"]
+
+
+def test_limits_and_mask_are_the_kernels() -> None:
+    system = System()
+
+    assert system.affinity() == os.sched_getaffinity(0)
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (99, 100)); "
+    code += "from dl_doctor.system import System; print(System().rlimit('NOFILE'), System().rlimit('AS'))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "(99, 100) (None, None)\n"
