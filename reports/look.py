@@ -40,7 +40,8 @@ class Look:
 def amount(quantity: Quantity, relation: Relation | None = None) -> str:
     """`64 MiB`, `≥ 616 MiB`, `0.5 CPUs`."""
     value = quantity.value
-    words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {quantity.unit}"
+    unit = quantity.unit.removesuffix("s") if value == 1 else quantity.unit
+    words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {unit}"
     return RELATIONS[relation] + words
 
 

@@ -218,7 +218,7 @@ def verdict(report: Report) -> Text:
     words, style = VERDICTS[report.verdict.status]
     line = Text(f"{counts(report)}, in {plain(report.run.duration_s)} s → ")
     line.append(words, style=style)
-    detail = "" if report.verdict.status == "go" else f": {report.verdict.reason}"
+    detail = f": {report.verdict.reason}" if report.verdict.status == "unknown" else ""
     return line.append(f"{detail} (exit {report.verdict.exit_code})")
 
 

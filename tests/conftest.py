@@ -1,7 +1,8 @@
 """Where everything is installed (.ci/run), a test that is skipped has failed: a skip is not a pass."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 
@@ -17,3 +18,20 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and DL_DOCTOR_NO_SKIPS is set: {report.longrepr}"
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--refresh", action="store_true", help="write golden outputs anew; then read them in the diff")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], str]:
+    """What an output should be: the text of a file beside the test, by its name and, for --refresh, the text of today."""
+
+    def expected(name: str, text: str) -> str:
+        path = Path(request.path).with_name(name)
+        if request.config.getoption("--refresh"):
+            path.write_text(text, encoding="utf-8")
+        return path.read_text(encoding="utf-8")
+
+    return expected

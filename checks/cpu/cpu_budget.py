@@ -2,6 +2,7 @@ import math
 
 from dl_doctor.check import Check
 from dl_doctor.facts import CpuBudget, GpuGrant, LoaderPlan, Runtime, Slurm
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
 
@@ -149,25 +150,11 @@ def too_many_threads(cpu: CpuBudget) -> list[Finding]:
             relation="at_most",
             why="PyTorch and OpenMP count cores, not the quota. The threads use it up early in each period, then all stop.",
             fixes=(
-                Fix(
+                *for_containers(
                     "Size the pools by the quota",
-                    (f"docker run -e OMP_NUM_THREADS={threads} ...",),
-                    runtimes=("docker",),
-                ),
-                Fix(
-                    "Size the pools by the quota",
-                    (f"podman run -e OMP_NUM_THREADS={threads} ...",),
-                    runtimes=("podman",),
-                ),
-                Fix(
-                    "Size the pools by the quota",
-                    (f'environment: {{OMP_NUM_THREADS: "{threads}"}}',),
-                    runtimes=("compose",),
-                ),
-                Fix(
-                    "Size the pools by the quota",
-                    (f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]',),
-                    runtimes=("kubernetes",),
+                    run=f"-e OMP_NUM_THREADS={threads}",
+                    compose=f'environment: {{OMP_NUM_THREADS: "{threads}"}}',
+                    kubernetes=(f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]',),
                 ),
                 Fix("Or in the job script, before Python starts", (f"export OMP_NUM_THREADS={threads}",)),
             ),
@@ -204,14 +191,15 @@ def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
     wanted = min(there, max(cpu.ranks, (plan.cpus_needed or 4) * cpu.ranks))
     threads = max(1, wanted // cpu.ranks)
     pool = f" -e OMP_NUM_THREADS={threads}" if cpu.intra_op_threads > threads else ""
-    title = "Give the container more CPUs"
     if wanted < cpu.ranks:
         return (Fix(f"Start fewer ranks, or move to a machine with at least {cpu.ranks} CPUs"),)
     return (
-        Fix(title, (f"docker run --cpus={wanted}{pool} ...",), runtimes=("docker",)),
-        Fix(title, (f"podman run --cpus={wanted}{pool} ...",), runtimes=("podman",)),
-        Fix("Give the service more CPUs", (f"cpus: {wanted}",), runtimes=("compose",)),
-        Fix("Raise the limit", (f'resources: {{limits: {{cpu: "{wanted}"}}}}',), runtimes=("kubernetes",)),
+        *for_containers(
+            "Give the container more CPUs",
+            run=f"--cpus={wanted}{pool}",
+            compose=f"cpus: {wanted}",
+            kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}',),
+        ),
         Fix(
             "Ask for CPUs per task, on sbatch and again on srun",
             (f"srun --cpus-per-task={threads} ...",),

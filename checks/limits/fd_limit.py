@@ -1,6 +1,7 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import Limits, LoaderPlan
 from dl_doctor.facts.loader_plan import DESCRIPTORS_PER_WORKER
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 
 BLIND_MINIMUM = 256
@@ -78,16 +79,12 @@ def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Fi
 
 def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
     target = max(65_536, 2 * need)
-    container = tuple(
-        Fix("Start the container with more", (f"{tool} run --ulimit nofile={target}:{target} ...",), runtimes=(tool,))
-        for tool in ("docker", "podman")
-    )
     outside = (
-        *container,
-        Fix(
-            "Give the service more",
-            (f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
-            runtimes=("compose",),
+        *for_containers(
+            "Start the container with more",
+            run=f"--ulimit nofile={target}:{target}",
+            compose=f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",
+            kubernetes=("# on the node: LimitNOFILE= in the systemd unit of the container runtime",),
         ),
         Fix("Start the step with all that the hard limit allows", ("ulimit -Sn $(ulimit -Hn)",), runtimes=("slurm",)),
     )

@@ -2,6 +2,7 @@ import math
 
 from dl_doctor.check import Check
 from dl_doctor.facts import GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB, binary_size
 
@@ -176,10 +177,12 @@ def more_memory(memory: MemoryBudget, need: int) -> tuple[Fix, ...]:
     if memory.tightest.scope == "node" or gib * GIB > memory.total_bytes:
         return (Fix("Move to a machine with more memory, or end what takes it here"),)
     return (
-        Fix("Raise the container's limit", (f"docker run --memory={gib}g ...",), runtimes=("docker",)),
-        Fix("Raise the container's limit", (f"podman run --memory={gib}g ...",), runtimes=("podman",)),
-        Fix("Raise the service's limit", (f"mem_limit: {gib}g",), runtimes=("compose",)),
-        Fix("Raise the limit", (f"resources: {{limits: {{memory: {gib}Gi}}}}",), runtimes=("kubernetes",)),
+        *for_containers(
+            "Raise the container's limit",
+            run=f"--memory={gib}g",
+            compose=f"mem_limit: {gib}g",
+            kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
+        ),
         Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
     )
 

@@ -1,5 +1,6 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up_to_power_of_two
 
@@ -177,26 +178,16 @@ def enlarge(size_bytes: int) -> tuple[Fix, ...]:
     target = round_up_to_power_of_two(size_bytes)
     size, quantity = binary_size(target, short=True), binary_size(target).replace(" ", "").removesuffix("B")
     return (
-        Fix(
+        *for_containers(
             "Start the container with more shared memory",
-            (f"docker run --shm-size={size} ...",),
-            runtimes=("docker",),
-            note="Or --ipc=host, which shares the host's; never both.",
-        ),
-        Fix(
-            "Start the container with more shared memory",
-            (f"podman run --shm-size={size} ...",),
-            runtimes=("podman",),
-            note="Or --ipc=host, which shares the host's; never both.",
-        ),
-        Fix("Give the service more shared memory", (f"shm_size: {size}b",), runtimes=("compose",)),
-        Fix(
-            "Mount memory at /dev/shm, and raise the memory limit by as much: its pages count",
-            (
+            run=f"--shm-size={size}",
+            compose=f"shm_size: {size}b",
+            kubernetes=(
                 "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: " + quantity + "}}]",
                 "volumeMounts: [{name: shm, mountPath: /dev/shm}]",
+                "# and raise the memory limit by as much: its pages count",
             ),
-            runtimes=("kubernetes",),
+            note="Or --ipc=host, which shares the host's; never both.",
         ),
         Fix(
             "Give the task more shared memory",

@@ -3,6 +3,7 @@ import math
 from dl_doctor.check import Check
 from dl_doctor.facts import CpuBudget, LoaderPlan
 from dl_doctor.facts.loader_plan import WORKERS_PER_CPU
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
 from dl_doctor.units import count, plain
 
@@ -77,17 +78,17 @@ def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int) -> Finding:
     )
 
 
-def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> list[Fix]:
+def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
     """Only where a quota is what binds, and the machine has as many."""
     wanted = (plan.cpus_needed or 0) * cpu.ranks
     if cpu.tightest.kind != "quota" or wanted > cpu.affinity_cpus:
-        return []
-    return [
-        Fix("Or give the container more CPUs", (f"docker run --cpus={wanted} ...",), runtimes=("docker",)),
-        Fix("Or give the container more CPUs", (f"podman run --cpus={wanted} ...",), runtimes=("podman",)),
-        Fix("Or give the service more CPUs", (f"cpus: {wanted}",), runtimes=("compose",)),
-        Fix("Or raise the limit", (f'resources: {{limits: {{cpu: "{wanted}"}}}}',), runtimes=("kubernetes",)),
-    ]
+        return ()
+    return for_containers(
+        "Or give the container more CPUs",
+        run=f"--cpus={wanted}",
+        compose=f"cpus: {wanted}",
+        kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}',),
+    )
 
 
 def torch_hint(cpu: CpuBudget) -> list[Finding]:

@@ -1,0 +1,175 @@
+"""The command line from the outside: what is refused, what is suggested, what the exit code says."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor import cli
+from dl_doctor.outcome import EXIT_CODES
+
+
+@pytest.fixture
+def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
+    """Run the command line in this process; gives exit code, standard output and standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(list(arguments))
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "-s", "shm-sise"], "there is no check or area 'shm-sise'. Did you mean 'shm-size'?"),
+        (["check", "-i", "shmm"], "Did you mean 'shm'?"),
+        (["check", "--require", "shm"], "there is no check or area 'shm'"),  # an area is not a check
+        (["check", "--batch-bytes", "24 potatoes"], "'24 potatoes' is not a size; write it like 24MiB"),
+        (["check", "--num-workers", "-1"], "-1 is not in the range x>=0"),
+        (["check", "-o", "report.pdf"], "'report.pdf' ends in none of .txt, .json"),
+        (["check", "--start-method", "frok"], "'frok' is not one of"),
+        (["check", "--facts", "none.json"], "none.json: No such file or directory"),
+        (["check", "--facts", "a.json", "--root", "/"], "exclude each other"),
+        (["check", "-q", "-v"], "exclude each other"),
+        (["render", "none.json"], "No such file or directory"),
+        (["explain", "shm-sise"], "Did you mean 'shm-size'?"),
+        (["chekc"], "No such command 'chekc'"),
+        (["--num-wokers", "3"], "Did you mean '--num-workers'?"),
+    ],
+)
+def test_what_is_wrong_and_what_to_write_instead(doctor: Any, arguments: list[str], says: str) -> None:
+    code, out, err = doctor(*arguments)
+
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_alone_it_checks(doctor: Any) -> None:
+    code, out, _ = doctor("--no-plugins")
+    same, again, _ = doctor("check", "--no-plugins")
+
+    assert (code, same) == (0, 0)
+    assert out.splitlines()[0] == again.splitlines()[0]
+
+
+def test_the_machine_that_the_tests_run_on_is_healthy(doctor: Any) -> None:
+    code, out, err = doctor("check", "--no-plugins", "-f", "json")
+    summary = json.loads(out)["summary"]
+
+    assert (code, err) == (0, "")
+    assert (summary["fail"], summary["warn"], summary["error"]) == (0, 0, 0)
+
+
+def test_quiet_is_one_line_when_all_is_well(doctor: Any) -> None:
+    code, out, _ = doctor("check", "--no-plugins", "-q", "-i", "shm", "--num-workers", "0")
+
+    assert code == 0
+    assert len(out.splitlines()) == 1
+    assert out.endswith("go (exit 0)\n")
+
+
+def test_select_and_ignore(doctor: Any) -> None:
+    _, out, _ = doctor("check", "-s", "limits,shm", "-s", "runtime", "-i", "fd-limit", "-f", "json")
+
+    assert [result["id"] for result in json.loads(out)["results"]] == ["runtime", "memory-budget", "shm-size"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--num-workers", "64", "--batch-bytes", "64GiB"], 1),
+        (["--num-workers", "64", "--batch-bytes", "64GiB", "--fail-on", "never"], 0),
+        (["--num-workers", "4096"], 1),  # they do not fit into the memory of this machine
+        (["-s", "worker-count", "--num-workers", "4096"], 0),
+        (["-s", "worker-count", "--num-workers", "4096", "--fail-on", "warn"], 1),
+        (["-s", "shm", "--root", "."], 3),  # asked for, and nothing was judged
+    ],
+)
+def test_exit_codes(doctor: Any, arguments: list[str], code: int) -> None:
+    assert doctor("check", "--no-plugins", *arguments)[0] == code
+
+
+def test_files_are_written_beside_what_is_printed(doctor: Any, tmp_path: Path) -> None:
+    code, out, _ = doctor("check", "-o", str(tmp_path / "a.json"), "-o", str(tmp_path / "a.txt"))
+
+    assert code == 0
+    assert out
+    assert json.loads((tmp_path / "a.json").read_text())["verdict"]["exit_code"] == 0
+    assert (tmp_path / "a.txt").read_text().endswith("(exit 0)\n")
+
+
+def test_render_shows_a_saved_report(doctor: Any, tmp_path: Path) -> None:
+    _, out, _ = doctor("check", "--num-workers", "4096", "-o", str(tmp_path / "a.json"))
+    code, rendered, _ = doctor("render", str(tmp_path / "a.json"))
+    _, document, _ = doctor("render", str(tmp_path / "a.json"), "-f", "json")
+
+    assert (code, rendered) == (0, out)
+    assert document == (tmp_path / "a.json").read_text()
+
+
+def test_list_as_text_and_as_json(doctor: Any) -> None:
+    _, text, _ = doctor("list", "--no-plugins")
+    _, out, _ = doctor("list", "--no-plugins", "-f", "json")
+    rows = json.loads(out)
+
+    assert rows[0].keys() == {"id", "title", "area", "scope", "profile", "essential", "needs", "origin"}
+    assert all(row["id"] in text and row["title"] in text for row in rows)
+    assert {row["id"] for row in rows if row["essential"]} == {"shm-size"}
+
+
+@pytest.mark.parametrize("name", ["shm-size", "skip", "not_run", *map(str, EXIT_CODES)])
+def test_explain(doctor: Any, name: str) -> None:
+    code, out, _ = doctor("explain", name)
+
+    assert code == 0
+    assert name in out.splitlines()[0]
+
+
+def test_a_bug_leaves_a_log_and_exits_70(doctor: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the engine fell out")
+
+    monkeypatch.setattr("dl_doctor.commands.check.examine", broken)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    code, out, err = doctor("check")
+    (log,) = tmp_path.iterdir()
+
+    assert (code, out) == (70, "")
+    assert str(log) in err
+    assert "the engine fell out" in log.read_text()
+
+
+def test_a_bug_without_a_place_for_a_log_is_told_whole(doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("the engine fell out")
+
+    def nowhere(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError(2, "No usable temporary directory")
+
+    monkeypatch.setattr("dl_doctor.commands.check.examine", broken)
+    monkeypatch.setattr("tempfile.mkstemp", nowhere)
+    code, _, err = doctor("check")
+
+    assert code == 70
+    assert "Traceback" in err
+
+
+def test_text_that_is_not_utf8_in_the_environment_is_shown(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dl_doctor", "check", "-f", "json", "-o", os.fsencode(tmp_path) + b"/n\xff.json"],
+        env={**os.environb, b"SLURM_JOB_ID": b"7\xff", b"SLURMD_NODENAME": b"n\xfe", b"LANG": b"C"},
+        capture_output=True,
+        check=False,
+    )
+    report = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert report["facts"]["slurm"]["job_id"] == "7\\xff"
+    assert [name.endswith(b"n\xff.json") for name in os.listdir(os.fsencode(tmp_path))] == [True]

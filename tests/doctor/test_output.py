@@ -1,0 +1,126 @@
+"""A report gets out whatever standard output is, and a file is never left half written."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dl_doctor.output import BadOutput, format_of, write_file
+
+DOCTOR = [sys.executable, "-m", "dl_doctor", "check", "--no-plugins", "-s", "runtime"]
+
+
+@pytest.mark.parametrize(("path", "name"), [("a.json", "json"), ("a.TXT", "text"), ("folder/", "json"), ("/", "json")])
+def test_the_ending_names_the_format(path: str, name: str) -> None:
+    assert format_of(path) == name
+
+
+@pytest.mark.parametrize("path", ["a.pdf", "a", "json", "a.json.gz"])
+def test_another_ending_is_refused_with_those_that_there_are(path: str) -> None:
+    with pytest.raises(BadOutput, match=r"\.txt, \.json"):
+        format_of(path)
+
+
+def test_a_file_is_replaced_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    path.chmod(0o666)
+    write_file(str(path), b"new")
+
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / "report.json").symlink_to("target")
+    write_file(str(tmp_path / "report.json"), b"new")
+
+    assert (tmp_path / "target").read_text() == "precious"
+    assert not (tmp_path / "report.json").is_symlink()
+
+
+def test_a_device_is_written_in_place() -> None:
+    write_file("/dev/null", b"new")
+
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe.json"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE) as reader:
+        descriptor = os.open(fifo, os.O_WRONLY)  # waits for the reader
+        write_file(str(fifo), b"new")
+        os.close(descriptor)
+        assert reader.stdout is not None
+        assert reader.stdout.read() == b"new"
+
+
+def test_without_room_nothing_is_left_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError):
+        write_file(str(folder / "report.json"), b"new")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in which $DOCTOR is the doctor, by an interpreter that shows its warnings."""
+    return subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "DOCTOR": " ".join(DOCTOR), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("$DOCTOR >&-", 0),  # closed
+        ("$DOCTOR 2>&-", 0),
+        ("$DOCTOR >&- 2>&-", 0),
+        ("$DOCTOR </dev/null >/dev/full", 0),  # full
+        ("$DOCTOR -o /dev/full.json", 0),  # a file that cannot be written changes no code
+        ("$DOCTOR --num-workers 8 -f json | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}", 0),
+        ("$DOCTOR --require shm-size -s shm --timeout 0.000001 >/dev/full 2>&1", 3),  # nor does a full disk
+    ],
+)
+def test_the_verdict_is_the_exit_code_wherever_the_report_goes(command: str, code: int) -> None:
+    done = shell(command)
+
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_symbols_are_what_the_stream_can_carry(encoding: str) -> None:
+    done = shell("$DOCTOR -v", PYTHONIOENCODING=encoding)
+
+    assert done.returncode == 0
+    assert ("+ runtime" if encoding != "utf-8" else "✓ runtime") in done.stdout
+    assert encoding == "utf-8" or done.stdout.isascii()
+
+
+def test_a_folder_gets_one_file_for_each_rank(tmp_path: Path) -> None:
+    for rank in ("0", "3"):
+        assert shell(f"$DOCTOR -q -o {tmp_path}", RANK=rank).returncode == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+
+    assert [name.rpartition("-")[2] for name in names] == ["rank0.json", "rank3.json"]
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    done = shell(f"$DOCTOR -o {tmp_path}/none/report.json")
+
+    assert done.returncode == 0
+    assert "could not write" in done.stderr
+    assert "runtime" in done.stdout or "passed" in done.stdout

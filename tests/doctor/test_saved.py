@@ -1,0 +1,35 @@
+"""A report from a stranger is refused by its size, its depth or its sense before it costs anything."""
+
+from pathlib import Path
+
+import pytest
+
+from dl_doctor.saved import BadReport, load_report, parse_report
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "not a JSON report"),
+        (b"hello", "not a JSON report"),
+        (b"{}", "format_version"),
+        (b'{"format_version": "2.0"}', "has format 2.0, and this version reads 1.0"),
+        (b'{"format_version": "1.0"}', "missing required field"),
+        (b"[" * 65 + b"]" * 65, "nested deeper than 64 levels"),
+        (b'{"format_version": "1.0", "x": "\xff"}', "not a JSON report"),
+        (b" " * ((64 << 20) + 1), "larger than 64 MiB"),
+    ],
+)
+def test_what_is_refused_and_why(content: bytes, says: str) -> None:
+    with pytest.raises(BadReport, match=says):
+        parse_report(content, "report.json")
+
+
+def test_brackets_within_strings_are_no_depth() -> None:
+    with pytest.raises(BadReport, match="format_version"):
+        parse_report(b'{"x": "' + b"[" * 1000 + b'\\"{"}', "report.json")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadReport, match="No such file"):
+        load_report(str(tmp_path / "none.json"))

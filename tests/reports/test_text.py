@@ -1,0 +1,148 @@
+"""The terminal report: worst first, the verdict in the last line, harmless whatever names it shows."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dl_doctor import catalogue
+from dl_doctor.engine import examine
+from dl_doctor.model import Finding, Fix, Quantity, Reason, Report, Result
+from dl_doctor.outcome import outcome_of
+from dl_doctor.reports.look import Look, amount, printable
+from dl_doctor.reports.text import render
+from dl_doctor.settings import Settings
+from tests.recorded import RecordedSystem, read
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    machine, _ = read("docker-v1")
+    settings = Settings(num_workers=8, batch_bytes=24 << 20)
+    report = examine(catalogue.load(plugins=False), settings, RecordedSystem(machine, tmp_path_factory.mktemp("machine")))
+    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, duration_s=0.02))
+
+
+def result(id_: str, status: Any, *findings: Finding, reason: Reason | None = None) -> Result:
+    return Result(
+        id=id_, area="a", scope="job", title=id_, status=status, seen=f"saw {id_}", reason=reason, findings=findings,
+        duration_s=0.001,
+    )  # fmt: skip
+
+
+def with_results(report: Report, *results: Result) -> Report:
+    verdict = outcome_of(results, essential=set(), settings=Settings())
+    return msgspec.structs.replace(report, results=results, verdict=verdict)
+
+
+def finding(level: Any = "fail", **fields: Any) -> Finding:
+    return Finding(level=level, subject="x", summary=fields.pop("summary", "it is broken"), **fields)
+
+
+def test_the_report_of_a_broken_container(plain: Report, golden: Any) -> None:
+    """Read it whole: it is what a user sees."""
+    text = render(plain, Look())
+
+    assert text == golden("docker-v1.txt", text)
+
+
+def test_eighty_columns_are_enough_but_for_commands(plain: Report) -> None:
+    lines = render(plain, Look(detail="full")).splitlines()
+    commands = {f"           {command}" for r in plain.results for f in r.findings for fix in f.fixes for command in fix.commands}
+
+    assert [line for line in lines if len(line) > 80 and line not in commands] == []
+    assert commands <= set(lines)
+
+
+def test_ascii(plain: Report) -> None:
+    text = render(plain, Look(ascii=True, detail="full"))
+
+    assert text.isascii()
+    assert "X shm-size" in text
+    assert "\\u" not in text
+
+
+def test_color_changes_nothing_but_color(plain: Report) -> None:
+    colored = render(plain, Look(color=True))
+    import re  # noqa: PLC0415
+
+    bare = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", colored).splitlines()]
+    assert "\x1b[" in colored
+    assert bare == render(plain, Look()).splitlines()
+
+
+def test_worst_first(plain: Report) -> None:
+    report = with_results(
+        plain,
+        result("a-warning", "warn", finding("warn")),
+        result("an-error", "error", reason=Reason("failed", "the file is damaged", "mounts")),
+        result("a-failure", "fail", finding()),
+        result("another-error", "error", reason=Reason("failed", "the file is damaged", "mounts")),
+        result("a-pass", "pass", finding("note", summary="worth knowing")),
+    )
+    text = render(report, Look())
+    places = [text.index(word) for word in ("✗ a-failure", "? an-error, another-error", "! a-warning", "do not start here")]
+
+    assert places == sorted(places)
+    assert text.splitlines()[-1].endswith("(exit 1)")
+    assert "worth knowing" not in text
+    assert "worth knowing" in render(report, Look(detail="full"))
+
+
+def test_a_consequence_comes_below_its_cause(plain: Report) -> None:
+    report = with_results(
+        plain,
+        result("an-effect", "fail", finding(summary="first in order", explained_by="the-cause")),
+        result("the-cause", "fail", finding(summary="the root")),
+    )
+    text = render(report, Look())
+
+    assert text.index("the root") < text.index("first in order")
+    assert text.count("first in order") == 1
+    assert "the-cause explains it" in text
+
+
+def test_what_needs_more_is_told_in_the_last_line(plain: Report) -> None:
+    needs = Reason("not_asked", "needs --dataset", "dataset_trial")
+    report = with_results(plain, result("a", "not_run", reason=needs), result("b", "not_run", reason=needs), result("c", "pass"))
+
+    assert "2 need --dataset" in render(report, Look()).splitlines()[-1]
+
+
+@pytest.mark.parametrize("detail", ["quiet", "normal", "full"])
+def test_names_do_no_harm(plain: Report, detail: Any) -> None:
+    """Escape sequences, control characters, directions, Rich's markup, newlines: from names of files, hosts and plugins."""
+    evil = "\x1b[2J\x1b]0;owned\x07[red]\u202e\r\n\x9b31m\ud800\u2028"
+    nasty = finding(
+        summary=evil, why=evil, measured=Quantity(1, "bytes", evil), fixes=(Fix(evil, (evil,), note=evil),), accepted=None
+    )
+    report = with_results(
+        plain,
+        result("a", "fail", nasty),
+        result("b", "error", reason=Reason("failed", evil)),
+        msgspec.structs.replace(result("c", "pass"), area=evil, seen=evil),
+    )
+    report = msgspec.structs.replace(report, machine=msgspec.structs.replace(report.machine, hostname=evil, os=evil))
+    text = render(report, Look(detail=detail))
+
+    assert not set(text) & set("\x1b\x07\r\x9b\u202e\ud800\u2028")
+    assert "[red]" in text
+
+
+@pytest.mark.parametrize(
+    ("quantity", "words"),
+    [
+        (Quantity(64 << 20, "bytes", ""), "64 MiB"),
+        (Quantity(1, "CPUs", ""), "1 CPU"),
+        (Quantity(0.5, "CPUs", ""), "0.5 CPUs"),
+        (Quantity(3, "workers", ""), "3 workers"),
+        (Quantity(1024, "descriptors", ""), "1024 descriptors"),
+    ],
+)
+def test_amounts(quantity: Quantity, words: str) -> None:
+    assert amount(quantity) == words
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a\tb\nc", "a b c"), ("é✓", "é✓"), ("\x1b", "\\x1b"), ("\u202e", "\\u202e")])
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown
