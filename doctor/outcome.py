@@ -32,6 +32,7 @@ def outcome_of(results: Iterable[Result], *, essential: set[str], settings: Sett
     failed = [result.id for result in results if result.status == "fail"]
     warned = [result.id for result in results if result.status == "warn"]
     untold = [result.id for result in results if could_not_tell(result, essential, required)]
+    untold += sorted(required - {result.id for result in results})
     judged = [result for result in results if result.status in ("pass", "warn", "fail")]
     stops = failed + (warned if fail_on == "warn" else [])
     if stops:

@@ -23,6 +23,9 @@ LARGEST_FILE = 64 << 20
 CHUNK = 1 << 16
 """Bytes read at once: files of /proc have no size to trust, and /proc/sys refuses large reads with ENOMEM."""
 
+HIGHEST_DESCRIPTOR = 1024
+"""Descriptors that are handed over have small numbers; the usual soft limit."""
+
 MOST_FILES = 20_000
 """Files looked at below one folder."""
 
@@ -117,6 +120,11 @@ class System:
             raise Missing(Unavailable.absent("this system has no CPU affinity"))
         return frozenset(os.sched_getaffinity(0))
 
+    def inherited_descriptors(self) -> int:
+        """Open descriptors that whoever started this process handed over; those that Python opens close on exec."""
+        self._of_a_process("open descriptors")
+        return sum(map(handed_over, range(HIGHEST_DESCRIPTOR)))
+
     def uid(self) -> int:
         """The effective user's number."""
         self._of_a_process("the user")
@@ -157,6 +165,13 @@ class System:
 
 def decode(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
+
+
+def handed_over(descriptor: int) -> bool:
+    try:
+        return os.get_inheritable(descriptor)
+    except OSError:  # it is not open
+        return False
 
 
 def finite(limit: int) -> int | None:

@@ -68,7 +68,7 @@ def limits(**fields: Any) -> Limits:
     known = {
         "open_files_soft": 1_048_576,
         "open_files_hard": 1_048_576,
-        "open_files_now": 3,
+        "inherited_files": 3,
         "address_space_bytes": None,
         "data_bytes": None,
         "max_map_count": 65_530,

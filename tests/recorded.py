@@ -88,6 +88,9 @@ class RecordedSystem(System):
     def affinity(self) -> frozenset[int]:
         return parse_cpu_list(self._machine["affinity"])
 
+    def inherited_descriptors(self) -> int:
+        return self._machine.get("inherited_descriptors", 3)
+
     def uid(self) -> int:
         return self._machine["uid"]
 
@@ -172,6 +175,10 @@ class RecordingSystem(System):
     def uid(self) -> int:
         self.machine["uid"] = super().uid()
         return self.machine["uid"]
+
+    def inherited_descriptors(self) -> int:
+        self.machine["inherited_descriptors"] = super().inherited_descriptors()
+        return self.machine["inherited_descriptors"]
 
     def physical_cores(self) -> int | None:
         self.machine["physical_cores"] = super().physical_cores()

@@ -7,9 +7,6 @@ from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 BLIND_MINIMUM = 256
 """Descriptors below which it is worth a word while the number of tensors in a batch is unknown: macOS' default."""
 
-INHERITED = 3
-"""Standard input, output and error: what a process starts with where it cannot be counted."""
-
 
 def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
     """Open files suffice for the batches in flight
@@ -23,8 +20,8 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
 
     ## How it decides
     By T, the distinct tensors of a batch. At best one batch per step of prefetching is open, T x (prefetch_factor + 1); at worst
-    all that are in flight, T x (workers x prefetch_factor + 2). On top come what is open now and four descriptors for each
-    worker. A soft limit below the best case fails, below the worst case warns. Where T is unknown, fewer than 256 is a note.
+    all that are in flight, T x (workers x prefetch_factor + 2). On top come what is open from the start and four descriptors for
+    each worker. A soft limit below the best case fails, below the worst case warns. Where T is unknown, fewer than 256 is a note.
     A soft limit may be raised to the hard one by the program itself.
 
     For example, 8 workers whose batches hold 100 tensors open up to 1,800 descriptors: 1,024 warns.
@@ -42,7 +39,7 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
     if soft is None:
         return Verdict("no limit on open descriptors")
     hard = "no hard limit" if limits.open_files_hard is None else f"hard limit {limits.open_files_hard}"
-    seen = f"soft limit {soft}, {hard}, {limits.open_files_now or 'an unknown number'} open now"
+    seen = f"soft limit {soft}, {hard}, {limits.inherited_files} open from the start"
     findings = descriptors(limits, plan, soft)
     return Verdict(seen, [*findings, *mappings(limits, plan)])
 
@@ -51,7 +48,7 @@ def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
     if plan.num_workers == 0:
         return []
     workers = plan.num_workers or 0
-    plumbing = (limits.open_files_now or INHERITED) + DESCRIPTORS_PER_WORKER * workers
+    plumbing = limits.inherited_files + DESCRIPTORS_PER_WORKER * workers
     tensors = plan.tensors_per_batch
     best = plumbing + (tensors or 0) * (plan.prefetch_factor + 1)
     worst = plumbing + (tensors or 0) * (plan.batches_in_flight or 0)
@@ -70,7 +67,7 @@ def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Fi
         subject="RLIMIT_NOFILE",
         summary=f"A process may open {soft} descriptors, and this loader needs {need} {case}",
         measured=Quantity(soft, "descriptors", "getrlimit RLIMIT_NOFILE, soft"),
-        expected=Quantity(need, "descriptors", "open now, four for each worker, and one for each tensor in flight"),
+        expected=Quantity(need, "descriptors", "open from the start, four for each worker, and one for each tensor in flight"),
         relation="at_least",
         why='It ends in "received 0 items of ancdata", in "Too many open files (24)", or in a loader that waits for ever.',
         fixes=raise_it(limits, need),

@@ -56,22 +56,18 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
 
 
 def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
-    if shm.kind == "absent" and plan.num_workers == 0 and plan.ranks == 1:
+    if shm.kind != "absent" or shm.needs is not None:  # a system without /proc shares memory in another way
+        return Verdict.lacking("shared_memory", shm)
+    if plan.num_workers == 0 and plan.ranks == 1:
         return Verdict(f"{shm.detail}; without workers none is needed")
-    if shm.kind == "absent":
-        return Verdict(
-            shm.detail,
-            [
-                Finding(
-                    level="fail",
-                    subject=PATH,
-                    summary=f"There is no {PATH}, and workers hand their batches over through it",
-                    why="Already a lock of multiprocessing lives there: a DataLoader with workers ends in FileNotFoundError.",
-                    fixes=enlarge(plan.shm_need_bytes or BLIND_MINIMUM),
-                )
-            ],
-        )
-    return Verdict.lacking("shared_memory", shm)
+    finding = Finding(
+        level="fail",
+        subject=PATH,
+        summary=f"There is no {PATH}, and workers hand their batches over through it",
+        why="Already a lock of multiprocessing lives there: a DataLoader with workers ends in FileNotFoundError.",
+        fixes=enlarge(plan.shm_need_bytes or BLIND_MINIMUM),
+    )
+    return Verdict(shm.detail, [finding])
 
 
 def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:

@@ -59,6 +59,8 @@ def collect(system: System, mounts: Mounts) -> Cgroups:
         membership = {}
     try:
         namespaced = system.readlink("/proc/self/ns/cgroup") != INITIAL_NAMESPACE
+    except FileNotFoundError:  # a kernel before 4.6, which has no such namespaces
+        namespaced = False
     except OSError:
         namespaced = None
     groups = {

@@ -7,14 +7,14 @@ from dl_doctor.text import integer
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: getrlimit(2), /proc/self/fd and /proc/sys/vm/max_map_count. None is no limit, or, for counts, unknown."""
+    """Source: getrlimit(2), /proc/self/fd and /proc/sys/vm/max_map_count. None is no limit; of the last one, unknown."""
 
     open_files_soft: int | None
     """Descriptors a process may have open; it may raise this up to the hard limit by itself."""
 
     open_files_hard: int | None
-    open_files_now: int | None
-    """Descriptors that are open in this process, and so inherited by the job that the same shell starts."""
+    inherited_files: int
+    """Descriptors that were handed to this process, and would be to the job in its place: usually 0, 1 and 2."""
 
     address_space_bytes: int | None
     """RLIMIT_AS, soft: all that is mapped, used or not. CUDA maps far more than it uses."""
@@ -31,19 +31,11 @@ def collect(system: System) -> Limits:
     return Limits(
         open_files_soft=soft,
         open_files_hard=hard,
-        open_files_now=open_now(system),
+        inherited_files=system.inherited_descriptors(),
         address_space_bytes=system.rlimit("AS")[0],
         data_bytes=system.rlimit("DATA")[0],
         max_map_count=max_map_count(system),
     )
-
-
-def open_now(system: System) -> int | None:
-    """Without the one that lists the folder."""
-    try:
-        return len(system.listdir("/proc/self/fd")) - 1
-    except OSError:
-        return None
 
 
 def max_map_count(system: System) -> int | None:

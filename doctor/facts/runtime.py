@@ -81,10 +81,13 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fixes_for(self) -> tuple[str, ...]:
-        """Names of what fixes can be applied to. A container of compose looks like any other of docker's."""
+        """Names of what fixes can be applied to. A container of compose looks like any other of docker's, and of a container
+        whose maker is not known any may be right.
+        """
         if self.platform:
             return (self.platform,)
-        container = ("docker", "compose") if self.name == "docker" else (self.name,)
+        alike = {"docker": ("docker", "compose"), "nerdctl": ("docker",), "container": ("container", "docker", "kubernetes")}
+        container = alike.get(self.name, (self.name,))
         if self.scheduler is None:
             return container
         return (self.scheduler,) if self.name == "bare" else (*container, self.scheduler)

@@ -28,6 +28,7 @@ def result(id_: str, status: Status) -> Result:
         ({"plain": "pass", "vital": "skip"}, {"require": ("vital",)}, 3, "unknown"),
         ({"plain": "not_run", "vital": "pass"}, {"require": ("plain",)}, 3, "unknown"),
         ({"plain": "error", "vital": "pass"}, {"require": ("plain",)}, 3, "unknown"),
+        ({"plain": "pass"}, {"require": ("vital",), "select": ("plain",)}, 3, "unknown"),  # required, and left out
         ({"plain": "skip"}, {"select": ("plain",)}, 3, "unknown"),  # all skipped reads as healthy elsewhere
         ({"plain": "not_run"}, {}, 3, "unknown"),
     ],

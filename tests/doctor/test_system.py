@@ -75,6 +75,18 @@ def test_sizes_are_blocks_not_lengths(tmp_path: Path) -> None:
     assert found["sparse"] < 8192 <= found["full"]
 
 
+def test_descriptors_that_were_handed_over() -> None:
+    """Not those that Python and its event loop open for themselves."""
+    code = "import asyncio, os; from dl_doctor.system import System\n"
+    code += "asyncio.new_event_loop(); kept = open('/dev/null'); print(System().inherited_descriptors())"
+    with Path("/dev/null").open() as extra:
+        told = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], pass_fds=[extra.fileno()], capture_output=True, text=True, check=True
+        )
+
+    assert told.stdout == "4\n"
+
+
 def test_limits_and_mask_are_the_kernels() -> None:
     system = System()
 

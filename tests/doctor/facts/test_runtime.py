@@ -61,6 +61,7 @@ def test_which_runtime(tmp_path: Path, files: dict[str, Any], variables: dict[st
     ("name", "scheduler", "platform", "fixes_for"),
     [
         ("docker", None, None, ("docker", "compose")),  # nothing tells a container of compose
+        ("container", None, None, ("container", "docker", "kubernetes")),  # any may be right
         ("kubernetes", None, None, ("kubernetes",)),
         ("bare", None, None, ("bare",)),
         ("bare", "slurm", None, ("slurm",)),
