@@ -10,19 +10,31 @@ import sys
 
 
 def leave_the_jobs_import_path() -> None:
-    """Take the entries of PYTHONPATH and the working directory off sys.path, but for the one that we came from."""
+    """Take PYTHONPATH's entries and the working directory off sys.path, but for what is the interpreter's own, or ours."""
+    jobs = {resolved(entry) for entry in ("", *os.environ.get("PYTHONPATH", "").split(os.pathsep))}
+    foreign = jobs - {resolved(entry) for entry in (our_own_folder(), *the_interpreters_folders())}
+    sys.path[:] = [entry for entry in sys.path if resolved(entry) not in foreign]
+
+
+def resolved(entry: str) -> str:
+    """The folder that an entry of sys.path leads to; "" where it is relative to a working directory that was deleted."""
     try:
-        working_directory = os.getcwd()  # noqa: PTH109 (pathlib could be the user's)
-    except OSError:  # it was deleted
-        working_directory = ""
-    jobs = {"", working_directory, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
-    foreign = {os.path.realpath(entry) for entry in jobs} - {our_own_folder()}
-    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in foreign]
+        return os.path.realpath(entry)
+    except OSError:
+        return ""
 
 
 def our_own_folder() -> str:
     """The folder on sys.path that this package was installed into (`pip install --target` and PYTHONPATH go together)."""
     return os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
+
+
+def the_interpreters_folders() -> list[str]:
+    """Where the standard library and what was installed lie: they stay, although PYTHONPATH may name them too."""
+    library = os.path.dirname(os.__file__)  # noqa: PTH120
+    site = sys.modules.get("site")  # not there under -S
+    installed = [*site.getsitepackages(), site.getusersitepackages()] if site else []
+    return [library, os.path.join(library, "lib-dynload"), *installed]  # noqa: PTH118
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import get_args, get_type_hints
 
 import msgspec
@@ -56,6 +56,8 @@ class Catalogue:
 
     def inputs(self, fact: type) -> list[type]:
         """The facts that a fact's collector takes."""
+        if fact not in self.collectors:
+            raise TypeError(f"no collector gives {fact.__name__}")
         return [need.fact for need in needs_of(self.collectors[fact].collect).values() if need.fact not in INJECTED]
 
     def derived(self, fact: type) -> bool:
@@ -66,10 +68,12 @@ class Catalogue:
         """These facts and all that they are made of, inputs first."""
         ordered: dict[type, None] = {}
 
-        def visit(fact: type) -> None:
+        def visit(fact: type, above: tuple[type, ...] = ()) -> None:
+            if fact in above:
+                raise TypeError(f"{fact.__name__} is made of itself")
             if fact not in ordered:
                 for needed in self.inputs(fact):
-                    visit(needed)
+                    visit(needed, (*above, fact))
                 ordered[fact] = None
 
         for fact in facts:
@@ -104,14 +108,42 @@ def load(*, plugins: bool = True) -> Catalogue:
     from dl_doctor.checks import CHECKS  # noqa: PLC0415 (checks import this package's facts)
 
     catalogue = Catalogue(CHECKS, COLLECTORS)
-    for entry in sorted(entry_points(group=GROUP), key=distribution_of) if plugins else ():
-        catalogue = extended(catalogue, entry)
+    for name, entries in sorted(installed_plugins().items()) if plugins else ():
+        if isinstance(entries, Exception):
+            catalogue = without(catalogue, name, entries)
+        else:
+            for entry in entries:
+                catalogue = extended(catalogue, name, entry)
     return catalogue
 
 
-def extended(catalogue: Catalogue, entry: EntryPoint) -> Catalogue:
+def installed_plugins() -> dict[str, list[EntryPoint] | Exception]:
+    """Entry points of our group by their distribution, or why they cannot be read.
+
+    Any distribution may be damaged; only one that names our group is ours to tell about.
+    """
+    found: dict[str, list[EntryPoint] | Exception] = {}
+    for distribution in distributions():
+        try:
+            entries = [entry for entry in distribution.entry_points if entry.group == GROUP]
+        except Exception as error:  # noqa: BLE001 (importlib.metadata promises nothing about damaged files)
+            if names_our_group(distribution):
+                found.setdefault(name_of(distribution), error)
+        else:
+            if entries:
+                found.setdefault(name_of(distribution), entries)  # of two of a name, the first on the path is imported
+    return found
+
+
+def names_our_group(distribution: Distribution) -> bool:
+    try:
+        return GROUP in (distribution.read_text("entry_points.txt") or "")
+    except Exception:  # noqa: BLE001 (it is damaged, which is why we ask)
+        return False
+
+
+def extended(catalogue: Catalogue, distribution: str, entry: EntryPoint) -> Catalogue:
     """The catalogue with one more plugin, or with the reason why it cannot be used."""
-    distribution = distribution_of(entry)
     checks, collectors = tuple(catalogue.checks.values()), tuple(catalogue.collectors.values())
     try:
         plugin = entry.load()
@@ -127,15 +159,21 @@ def extended(catalogue: Catalogue, entry: EntryPoint) -> Catalogue:
         for check in added:
             grown.profile_of(check)  # fails where a fact has no collector
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a stranger's module does when it is imported)
-        broken = BrokenPlugin(distribution, f"{type(error).__name__}: {error}")
-        kept = Catalogue(checks, collectors, [*catalogue.broken, broken])
-        kept.names.update(catalogue.names)
-        return kept
+        return without(catalogue, distribution, error)
     else:
         grown.names.update(catalogue.names)
         return grown
 
 
-def distribution_of(entry: EntryPoint) -> str:
-    name = entry.dist.name if entry.dist is not None else entry.name
+def without(catalogue: Catalogue, distribution: str, error: BaseException) -> Catalogue:
+    """The catalogue as it is, and why one plugin is not in it."""
+    broken = BrokenPlugin(distribution, f"{type(error).__name__}: {error}")
+    kept = Catalogue(catalogue.checks.values(), catalogue.collectors.values(), [*catalogue.broken, broken])
+    kept.names.update(catalogue.names)
+    return kept
+
+
+def name_of(distribution: Distribution) -> str:
+    """As in ids; the rest of an installation that was interrupted may have no name."""
+    name = distribution.metadata["Name"] if "Name" in distribution.metadata else "nameless"  # noqa: SIM401 (its type has no get)
     return name.lower().replace("_", "-").replace(".", "-")

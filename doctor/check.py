@@ -70,8 +70,11 @@ class Check:
 
 def needs_of(function: Callable[..., object]) -> dict[str, Need]:
     """The parameters of a check or collector, by name. `Fact | Unavailable` is one that it can do without."""
-    hints = get_type_hints(function)
-    return {name: need_of(hints[name]) for name in inspect.signature(function).parameters}
+    hints, parameters = get_type_hints(function), inspect.signature(function).parameters
+    for name in parameters:
+        if name not in hints:
+            raise TypeError(f"{function.__qualname__} does not say by an annotation which fact {name} is")
+    return {name: need_of(hints[name]) for name in parameters}
 
 
 def need_of(annotation: object) -> Need:

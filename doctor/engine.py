@@ -10,7 +10,7 @@ import traceback
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -41,6 +41,8 @@ from dl_doctor.outcome import outcome_of
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
+
+Kind = TypeVar("Kind")
 
 DEFAULT_PROFILE: Profile = "default"
 
@@ -76,7 +78,7 @@ def examine(catalogue: Catalogue, settings: Settings, system: System, saved: Rep
     checks = selected(catalogue, settings)
     collection = Collection(catalogue, settings, system, saved)
     asyncio.run(collection.gather([*HEAD, *(need.fact for check in checks for need in check.needs.values())]))
-    results = explained([*broken_plugins(catalogue), *(judge(check, collection, settings) for check in checks)])
+    results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
     facts, unavailable = collection.as_plain(saved)
     return Report(
         format_version=FORMAT_VERSION,
@@ -165,13 +167,14 @@ class Collection:
         left_s = self._end_s - self._system.clock_s()
         if left_s <= 0:
             return Unavailable.timeout(f"did not fit into the {self._timeout_s:g} s of the run (--timeout)")
-        return await self._call(collector.collect, arguments, min(left_s, collector.deadline_s))
+        return await self._call(collector.collect, fact, arguments, min(left_s, collector.deadline_s))
 
-    async def _call(self, collect: Any, arguments: dict[str, object], deadline_s: float) -> object:
+    async def _call(self, collect: Any, fact: type, arguments: dict[str, object], deadline_s: float) -> object:
         try:
             given = collect(**arguments)
             if inspect.isawaitable(given):
                 given = await asyncio.wait_for(given, deadline_s)
+            return given if isinstance(given, Unavailable) else sound(given, fact)
         except Missing as missing:
             return missing.reason
         except (asyncio.TimeoutError, TimeoutError):
@@ -184,9 +187,8 @@ class Collection:
             return Unavailable.failed(f"{error.filename}: {error.strerror}")
         except Malformed as error:
             return Unavailable.failed(str(error))
-        except Exception as error:  # noqa: BLE001 (a collector's bug is a result)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a collector's bug is a result)
             return Unavailable.failed(f"a bug in the collector: {described(error)}")
-        return given
 
     def _rederivable(self, fact: type) -> bool:
         """Whether a fact of a saved report is worked out again: it looks at nothing, and all it is made of is there."""
@@ -204,11 +206,20 @@ class Collection:
         unavailable = dict(saved.unavailable) if saved else {}
         for fact, value in self.known.items():
             name = self._catalogue.names[fact]
+            facts.pop(name, None)
+            unavailable.pop(name, None)
             if isinstance(value, Unavailable):
                 unavailable[name] = value
             else:
                 facts[name] = msgspec.to_builtins(value)
         return dict(sorted(facts.items())), dict(sorted(unavailable.items()))
+
+
+def sound(given: object, kind: type[Kind]) -> Kind:
+    """What a collector or a check gave, as it is read from a report again; an error where it is not what it should be."""
+    if not isinstance(given, kind):
+        raise TypeError(f"it gave {type(given).__name__} instead of {kind.__name__}")
+    return msgspec.json.decode(msgspec.json.encode(given), type=kind)
 
 
 def recalled(saved: Report, name: str, fact: type) -> object:
@@ -235,8 +246,8 @@ def judge(check: Check, collection: Collection, settings: Settings) -> Result:
         verdict = decisive(lacking)
     else:
         try:
-            verdict = check.judge(**arguments)
-        except Exception as error:  # noqa: BLE001 (a crash of a check is a result)
+            verdict = sound(check.judge(**arguments), Verdict)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a crash of a check is a result)
             verdict = Verdict("", (), Reason("failed", f"a bug in this check: {described(error)}"))
             trace = traceback.format_exc()
     targets = fix_targets(collection, settings)
@@ -290,7 +301,8 @@ def explained(results: list[Result]) -> tuple[Result, ...]:
     )
 
 
-def broken_plugins(catalogue: Catalogue) -> list[Result]:
+def broken_plugins(catalogue: Catalogue, settings: Settings) -> list[Result]:
+    """They are told whatever is selected, unless they are ignored by name."""
     return [
         Result(
             id=broken.distribution,
@@ -304,6 +316,7 @@ def broken_plugins(catalogue: Catalogue) -> list[Result]:
             duration_s=0.0,
         )
         for broken in catalogue.broken
+        if broken.distribution not in (settings.ignore or ())
     ]
 
 
@@ -334,8 +347,8 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
         scheduler=runtime.scheduler if runtime else None,
         platform=runtime.platform if runtime else None,
         cgroup=known[Cgroups].version if Cgroups in known else None,
-        cpus=cpu.cpus_of_all_ranks if cpu else None,
-        memory_bytes=min(limit.limit_bytes for limit in memory.limits) if memory else None,
+        cpus=cpu.cpus_of_all_ranks if cpu and cpu.quota_known else None,
+        memory_bytes=min(limit.limit_bytes for limit in memory.limits) if memory and memory.limit_known else None,
         gpus=(),
         torch=None,
     )

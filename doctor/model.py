@@ -240,7 +240,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """v1, v2 or hybrid."""
 
     cpus: float | None
-    """What this job may use on the node; a quota keeps its fraction."""
+    """What this job may use on the node; a quota keeps its fraction. None where a limit may be out of sight."""
 
     memory_bytes: int | None
     gpus: tuple[str, ...]

@@ -4,6 +4,8 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dl_doctor.model import Report
@@ -24,6 +26,25 @@ def format_of(path: str) -> str:
             return name
     known = ", ".join(FORMATS.values())
     raise BadOutput(f"{path!r} ends in none of {known}, and is no folder")
+
+
+@contextmanager
+def reserved_for_the_report() -> Iterator[None]:
+    """Standard output gets the report and nothing else: what plugins, or children of theirs, print goes to standard error."""
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except (OSError, ValueError, AttributeError):  # one of them is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_text(text: str) -> None:

@@ -95,7 +95,7 @@ def less_than_one(cpu: CpuBudget, plan: LoaderPlan) -> list[Finding]:
             measured=Quantity(cpu.cpus, "CPUs", cpu.tightest.source),
             expected=Quantity(1, "CPUs", "the main process alone keeps one busy"),
             relation="at_least",
-            why=f"The kernel stops main process and workers alike for {1 - cpu.cpus:.0%} of the time and more.",
+            why=f"Main process and workers take turns, and the kernel stops them all for {1 - cpu.cpus:.0%} of each period.",
             fixes=more_cpus(cpu, plan),
         )
     ]
@@ -153,13 +153,21 @@ def too_many_threads(cpu: CpuBudget) -> list[Finding]:
                 *for_containers(
                     "Size the pools by the quota",
                     run=f"-e OMP_NUM_THREADS={threads}",
-                    compose=f'environment: {{OMP_NUM_THREADS: "{threads}"}}',
-                    kubernetes=(f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]',),
+                    compose=(in_compose(threads),),
+                    kubernetes=(in_kubernetes(threads),),
                 ),
                 Fix("Or in the job script, before Python starts", (f"export OMP_NUM_THREADS={threads}",)),
             ),
         )
     ]
+
+
+def in_compose(threads: int) -> str:
+    return f'environment: {{OMP_NUM_THREADS: "{threads}"}}'
+
+
+def in_kubernetes(threads: int) -> str:
+    return f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]'
 
 
 def owed_by_kubernetes(cpu: CpuBudget, runtime: Runtime) -> list[Finding]:
@@ -197,8 +205,8 @@ def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
         *for_containers(
             "Give the container more CPUs",
             run=f"--cpus={wanted}{pool}",
-            compose=f"cpus: {wanted}",
-            kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}',),
+            compose=(f"cpus: {wanted}", *([in_compose(threads)] if pool else [])),
+            kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}', *([in_kubernetes(threads)] if pool else [])),
         ),
         Fix(
             "Ask for CPUs per task, on sbatch and again on srun",

@@ -80,7 +80,7 @@ def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
         *for_containers(
             "Start the container with more",
             run=f"--ulimit nofile={target}:{target}",
-            compose=f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",
+            compose=(f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
             kubernetes=("# on the node: LimitNOFILE= in the systemd unit of the container runtime",),
         ),
         Fix("Start the step with all that the hard limit allows", ("ulimit -Sn $(ulimit -Hn)",), runtimes=("slurm",)),

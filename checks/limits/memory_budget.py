@@ -1,8 +1,9 @@
 import math
+from collections.abc import Callable
 
 from dl_doctor.check import Check
 from dl_doctor.facts import GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
-from dl_doctor.fixes import for_containers
+from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB, binary_size
 
@@ -52,7 +53,7 @@ def memory_budget(
     need = plan.memory_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
     findings = [
-        *(nothing_left(memory) or too_little(memory, plan)),
+        *(nothing_left(memory, plan) or too_little(memory, plan)),
         *address_space(limits, gpus),
         *promised_too_much(memory, plan),
     ]
@@ -63,7 +64,7 @@ def memory_budget(
     return Verdict(f"{left}; {wanted}", [*findings, *how_it_ends(memory), *kubelets_view(memory, runtime)])
 
 
-def nothing_left(memory: MemoryBudget) -> list[Finding]:
+def nothing_left(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
     if memory.headroom_bytes >= NOTHING_LEFT:
         return []
     return [
@@ -75,7 +76,7 @@ def nothing_left(memory: MemoryBudget) -> list[Finding]:
             expected=Quantity(NOTHING_LEFT, "bytes", "the kubelet's eviction threshold"),
             relation="at_least",
             why="Importing torch alone takes more.",
-            fixes=more_memory(memory, GIB),
+            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0)),
         )
     ]
 
@@ -99,7 +100,7 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
             ),
             relation="at_least",
             why='Beyond the limit the kernel ends it: "killed by signal: Killed". The dataset and the model come on top.',
-            fixes=(*more_memory(memory, need), *ask_for_less(memory, plan)),
+            fixes=(*more_memory(memory, need), *ask_for_less(plan, fits_into(memory, plan))),
         )
     ]
 
@@ -180,21 +181,19 @@ def more_memory(memory: MemoryBudget, need: int) -> tuple[Fix, ...]:
         *for_containers(
             "Raise the container's limit",
             run=f"--memory={gib}g",
-            compose=f"mem_limit: {gib}g",
+            compose=(f"mem_limit: {gib}g",),
             kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
         ),
+        Fix(f"Lift the limit in {memory.tightest.source}", runtimes=("bare", "container", "lxc"), risk="needs-root"),
         Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
     )
 
 
-def ask_for_less(memory: MemoryBudget, plan: LoaderPlan) -> list[Fix]:
-    """The most workers that fit with prefetch_factor=1, where there is a number of them that does."""
-    room = COMFORT * memory.headroom_bytes
-    fitting = [workers for workers in range(plan.num_workers or 0) if plan.memory_need_with(workers, 1) <= room]
-    if not fitting:
-        return []
-    options = f"num_workers={fitting[-1]}, prefetch_factor=1" if fitting[-1] else "num_workers=0"
-    return [Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly.")]
+def fits_into(memory: MemoryBudget, plan: LoaderPlan) -> Callable[[int, int], bool]:
+    def fits(workers: int, prefetch_factor: int) -> bool:
+        return plan.memory_need_with(workers, prefetch_factor) <= COMFORT * memory.headroom_bytes
+
+    return fits
 
 
 CHECK = Check(memory_budget)

@@ -1,6 +1,8 @@
+from collections.abc import Callable
+
 from dl_doctor.check import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
-from dl_doctor.fixes import for_containers
+from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up_to_power_of_two
 
@@ -63,9 +65,10 @@ def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
     finding = Finding(
         level="fail",
         subject=PATH,
-        summary=f"There is no {PATH}, and workers hand their batches over through it",
+        summary=f"There is no {PATH}, and {'ranks share memory' if plan.num_workers == 0 else 'workers hand their batches over'}"
+        " through it",
         why="Already a lock of multiprocessing lives there: a DataLoader with workers ends in FileNotFoundError.",
-        fixes=enlarge(plan.shm_need_bytes or BLIND_MINIMUM),
+        fixes=enlarge(comfortable(plan.shm_need_bytes, plan) if plan.shm_need_bytes else BLIND_MINIMUM),
     )
     return Verdict(shm.detail, [finding])
 
@@ -76,7 +79,7 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
         return []
     if need is None:
         return blind(shm.free_bytes, plan)
-    comfort = max(int(COMFORT * need), need + plan.nccl_bytes)
+    comfort = comfortable(need, plan)
     if shm.free_bytes >= comfort:
         return []
     tight = shm.free_bytes >= need
@@ -90,7 +93,7 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
             expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic or "what NCCL shares between ranks"),
             relation="at_least",
             why=" ".join(filter(None, (plan.arithmetic, symptom(tight=tight, plan=plan), occupied(shm)))),
-            fixes=(*enlarge(comfort + used(shm)), ask_for_less(shm.free_bytes, plan)),
+            fixes=(*enlarge(comfort + used(shm)), *ask_for_less(plan, fits_into(shm.free_bytes, plan))),
         )
     ]
 
@@ -141,6 +144,19 @@ def left_over(shm: SharedMemory) -> list[Finding]:
     ]
 
 
+def comfortable(need: int, plan: LoaderPlan) -> int:
+    """The need with room to spare, and with what NCCL may take."""
+    return max(int(COMFORT * need), need + plan.nccl_bytes)
+
+
+def fits_into(free: int, plan: LoaderPlan) -> Callable[[int, int], bool]:
+    def fits(workers: int, prefetch_factor: int) -> bool:
+        need = plan.shm_need_with(workers, prefetch_factor)
+        return need is not None and comfortable(need, plan) <= free
+
+    return fits
+
+
 def symptom(*, tight: bool, plan: LoaderPlan) -> str:
     if tight and plan.nccl_bytes:
         return f"NCCL takes up to {binary_size(plan.nccl_bytes)} on top where GPUs cannot reach each other directly."
@@ -177,13 +193,13 @@ def enlarge(size_bytes: int) -> tuple[Fix, ...]:
         *for_containers(
             "Start the container with more shared memory",
             run=f"--shm-size={size}",
-            compose=f"shm_size: {size}b",
+            compose=(f"shm_size: {size}b",),
             kubernetes=(
                 "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: " + quantity + "}}]",
                 "volumeMounts: [{name: shm, mountPath: /dev/shm}]",
                 "# and raise the memory limit by as much: its pages count",
             ),
-            note="Or --ipc=host, which shares the host's; never both.",
+            note="Or --ipc=host, which shares the host's; never both, and never --ipc=none. It counts as the container's memory.",
         ),
         Fix(
             "Give the task more shared memory",
@@ -199,14 +215,6 @@ def enlarge(size_bytes: int) -> tuple[Fix, ...]:
             risk="needs-root",
         ),
     )
-
-
-def ask_for_less(free: int, plan: LoaderPlan) -> Fix:
-    """The most workers that fit with prefetch_factor=1; without workers nothing is shared, and loading is slow."""
-    fitting = (w for w in range(1, plan.num_workers or 0) if COMFORT * (plan.shm_need_with(w, 1) or 0) <= free)
-    workers = max(fitting, default=0)
-    options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
-    return Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly.")
 
 
 CHECK = Check(shm_size, essential=True)

@@ -86,14 +86,14 @@ def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
     return for_containers(
         "Or give the container more CPUs",
         run=f"--cpus={wanted}",
-        compose=f"cpus: {wanted}",
+        compose=(f"cpus: {wanted}",),
         kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}',),
     )
 
 
 def torch_hint(cpu: CpuBudget) -> list[Finding]:
     """PyTorch suggests the CPUs in the mask; say so where that is more than may be used."""
-    if cpu.cpus >= cpu.affinity_cpus:
+    if cpu.affinity_cpus <= max(1, cpu.cpus):
         return []
     shared = "the ranks that share them" if cpu.tightest.shared_by > 1 else "the limit on their use"
     return [

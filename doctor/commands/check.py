@@ -50,13 +50,15 @@ def check(context: click.Context, /, **given: Any) -> None:
     )
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
-    catalogue = load(plugins=not no_plugins)
+    with output.reserved_for_the_report():
+        catalogue = load(plugins=not no_plugins)
     settings = settings_of(given, catalogue)
     try:
         saved = load_report(facts) if facts else None
     except BadReport as error:
         raise click.UsageError(str(error)) from None
-    report = examine(catalogue, settings, System(root or "/"), saved)
+    with output.reserved_for_the_report():
+        report = examine(catalogue, settings, System(root or "/"), saved)
     for path in outputs:
         try:
             output.save(report, path, look)

@@ -23,7 +23,8 @@ STATUSES = {
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
 def explain(name: str, *, no_plugins: bool) -> None:
     """Print the page of a check (shm-size), a status (skip) or an exit code (3)."""
-    catalogue = load(plugins=not no_plugins)
+    with output.reserved_for_the_report():
+        catalogue = load(plugins=not no_plugins)
     codes = {str(code): text for code, text in EXIT_CODES.items()}
     known_names("explain", (name,), {*catalogue.checks, *STATUSES, *codes})
     if name in catalogue.checks:

@@ -14,7 +14,8 @@ from dl_doctor.catalogue import Catalogue, load
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
 def list_(format_: Literal["text", "json"], *, no_plugins: bool) -> None:
     """List the checks: id, title, area, scope, profile, needs, origin."""
-    catalogue = load(plugins=not no_plugins)
+    with output.reserved_for_the_report():
+        catalogue = load(plugins=not no_plugins)
     if format_ == "json":
         rows = msgspec.json.format(msgspec.json.encode(described(catalogue)), indent=2).decode()
         output.print_text(rows + "\n")

@@ -6,7 +6,7 @@ import msgspec
 
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.settings import Settings, StartMethod
-from dl_doctor.units import MIB, binary_size
+from dl_doctor.units import MIB, binary_size, count
 
 DEFAULT_PREFETCH_FACTOR = 2
 """What torch.utils.data.DataLoader takes when there are workers and nothing is said."""
@@ -95,7 +95,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         ranks = f"{self.ranks} ranks × " if self.ranks > 1 else ""
         return (
-            f"{ranks}({self.num_workers} workers × {self.prefetch_factor} batches ahead + 2) = "
+            f"{ranks}({count(self.num_workers, 'worker')} × {self.prefetch_factor} ahead + 2) = "
             f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)}, and a little for bookkeeping."
         )
 

@@ -1,0 +1,62 @@
+"""The broken container, and what is to be said of it under any kernel.
+
+The numbers are worked out from the recipe and from what the checks' pages promise, with nothing of the doctor's own arithmetic.
+"""
+
+from dl_doctor.model import Report
+from tests.lab.container import Recipe
+from tests.lab.doctor import Numbers, Plan, numbers, table
+
+MIB = 1 << 20
+
+SHM, CPUS, MEMORY = 64 * MIB, 0.5, 1024 * MIB
+
+RECIPE = Recipe(shm=SHM, cpus=CPUS, memory=MEMORY, nofile=256)
+
+WORKERS = 8
+
+PLAN: Plan = {"num-workers": "8", "batch-bytes": "24MiB"}
+
+SHM_NEED = (WORKERS * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * WORKERS)
+"""Two batches ahead for each worker, the one in use and the one on its way, and some pages for bookkeeping."""
+
+MEMORY_NEED = 140 * MIB + WORKERS * 10 * MIB + SHM_NEED
+"""A process that has imported torch, what a forked worker has for itself, and shared memory."""
+
+TABLE = {
+    "runtime": "pass",
+    "cpu-budget": "warn",
+    "fd-limit": "pass",
+    "memory-budget": "pass",
+    "shm-size": "fail",
+    "worker-count": "warn",
+}
+
+NUMBERS: Numbers = {
+    "runtime": [("note", None, None)],
+    "cpu-budget": [("warn", (CPUS, "CPUs"), (1, "CPUs")), ("note", (CPUS, "CPUs"), None)],
+    "fd-limit": [],
+    "memory-budget": [],
+    "shm-size": [("fail", (SHM, "bytes"), (SHM_NEED, "bytes"))],
+    "worker-count": [("warn", (WORKERS, "workers"), (1, "workers"))],
+}
+
+USED_BY_THE_DOCTOR = 64 * MIB
+"""At most, of the memory that is measured."""
+
+
+def assert_broken(report: Report) -> None:
+    """The report is the one that the broken container deserves, with PLAN."""
+    assert report.verdict.exit_code == 1
+    assert table(report) == TABLE
+    assert numbers(report) == NUMBERS
+    assert (report.machine.cpus, report.machine.memory_bytes) == (CPUS, MEMORY)
+
+
+def assert_short_of_memory(report: Report, limit: int) -> None:
+    """PLAN needs more than this limit leaves."""
+    assert report.machine.memory_bytes == limit
+    [(level, measured, expected)] = numbers(report)["memory-budget"]
+    assert (level, expected) == ("fail", (MEMORY_NEED, "bytes"))
+    assert measured is not None
+    assert limit - USED_BY_THE_DOCTOR < measured[0] < limit
