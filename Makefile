@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: check test format
+.PHONY: check test format clean
 
 check: .venv/for-users  ## run the doctor on this machine
 	$(BIN)/dl-doctor check -v
@@ -13,6 +13,9 @@ test: .venv/for-tests  ## the parallel tests, then those that break the machine 
 
 format: .venv/for-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+clean:  ## what builds leave behind, and the environment
+	rm -rf build *.egg-info .venv
 
 .venv/for-users: pyproject.toml
 	$(PYTHON) -m venv .venv

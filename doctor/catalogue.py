@@ -148,7 +148,7 @@ def extended(catalogue: Catalogue, distribution: str, entry: EntryPoint) -> Cata
     try:
         plugin = entry.load()
         if not isinstance(plugin, Plugin):
-            raise TypeError(f"{entry.value} is a {type(plugin).__name__}, not a dl_doctor.catalogue.Plugin")
+            raise TypeError(f"{entry.value} is of type {type(plugin).__name__}, not dl_doctor.catalogue.Plugin")
         added = [replace(check, origin=distribution, prefix=f"{distribution}-") for check in plugin.checks]
         grown = Catalogue([*checks, *added], [*collectors, *plugin.collectors], catalogue.broken)
         if len(grown.checks) < len(checks) + len(added) or len(grown.collectors) < len(collectors) + len(plugin.collectors):

@@ -184,7 +184,7 @@ class Collection:
         except PermissionError as error:
             return Unavailable.denied(f"{error.filename} may not be read by this user")
         except OSError as error:
-            return Unavailable.failed(f"{error.filename}: {error.strerror}")
+            return Unavailable.failed(f"{error.filename}: {error.strerror}" if error.filename else described(error))
         except Malformed as error:
             return Unavailable.failed(str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a collector's bug is a result)

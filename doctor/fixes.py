@@ -21,7 +21,7 @@ def for_containers(
     return (
         Fix(title, (f"docker run {run} ...",), runtimes=("docker",), note=note),
         Fix(title, (f"podman run {run} ...",), runtimes=("podman",), note=note),
-        Fix("Or in compose.yaml", compose, runtimes=("compose",)),
+        Fix("In compose.yaml", compose, runtimes=("compose",)),
         Fix(title, kubernetes, runtimes=("kubernetes",)),
     )
 

@@ -93,6 +93,7 @@ def save(report: Report, path: str, look: Look) -> None:
     name = format_of(path)
     text = renderer(name)(report, look)
     if path.endswith("/") or Path(path).is_dir():
+        Path(path).mkdir(exist_ok=True)
         path = str(Path(path) / f"{file_name(report)}.json")
     write_file(path, text.encode("utf-8", "backslashreplace"))
 

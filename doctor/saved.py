@@ -1,6 +1,7 @@
 """Reading a report that somebody sends: without trust in its size, its depth or its sense."""
 
 import re
+import sys
 from pathlib import Path
 
 import msgspec
@@ -19,9 +20,9 @@ class BadReport(ValueError):
 
 
 def load_report(path: str) -> Report:
-    """The report in a JSON file; BadReport for anything else."""
+    """The report in a JSON file, or in standard input for `-`; BadReport for anything else."""
     try:
-        with Path(path).open("rb") as file:
+        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise BadReport(f"{path}: {error.strerror}") from None

@@ -93,7 +93,7 @@ class System:
 
     def statvfs(self, path: str) -> Usage:
         """Size and free space of the filesystem at `path`; OSError when it cannot be asked."""
-        self._of_a_process("free space")
+        self._of_a_process("mounts in memory")
         found = os.statvfs(path)
         return Usage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
@@ -104,7 +104,7 @@ class System:
 
     def environment(self) -> Mapping[str, str]:
         """The variables of this process."""
-        self._of_a_process("the environment")
+        self._of_a_process("variables")
         return {decode(name): decode(value) for name, value in os.environb.items()}
 
     def rlimit(self, name: str) -> tuple[int | None, int | None]:
@@ -115,7 +115,7 @@ class System:
 
     def affinity(self) -> frozenset[int]:
         """The CPUs this process may be scheduled on; sched_getaffinity(2)."""
-        self._of_a_process("the CPU affinity")
+        self._of_a_process("CPU masks")
         if not hasattr(os, "sched_getaffinity"):
             raise Missing(Unavailable.absent("this system has no CPU affinity"))
         return frozenset(os.sched_getaffinity(0))
@@ -127,7 +127,7 @@ class System:
 
     def uid(self) -> int:
         """The effective user's number."""
-        self._of_a_process("the user")
+        self._of_a_process("users")
         return os.geteuid()
 
     def hostname(self) -> str:
@@ -137,7 +137,7 @@ class System:
         """Cores of the machine, hyper-threads counted once; None where the kernel does not say."""
         import psutil  # noqa: PLC0415 (30 ms that most subjects do not need)
 
-        self._of_a_process("the number of cores")
+        self._of_a_process("cores")
         cores: int | None = psutil.cpu_count(logical=False)
         return cores
 
@@ -160,7 +160,7 @@ class System:
 
     def _of_a_process(self, what: str) -> None:
         if self.mounted:
-            raise Missing(Unavailable.not_asked(f"{what} belongs to a process, and --root shows only files"))
+            raise Missing(Unavailable.not_asked(f"--root shows files, and {what} belong to a process"))
 
 
 def decode(raw: bytes) -> str:

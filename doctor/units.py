@@ -12,8 +12,12 @@ SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)\s*([a-z]*)", re.ASCII | re.IG
 MULTIPLES: dict[str, int] = {
     "": 1,
     "b": 1,
-    **{unit: factor for letter, factor in (("k", KIB), ("m", MIB), ("g", GIB), ("t", TIB)) for unit in (letter, f"{letter}ib")},
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", start=1)},
+    **{
+        unit: factor
+        for letter, factor in (("k", KIB), ("m", MIB), ("g", GIB), ("t", TIB), ("p", 1024 * TIB))
+        for unit in (letter, f"{letter}ib")
+    },
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", start=1)},
 }
 """What a size may end in. A lone letter is binary, as docker reads it."""
 
@@ -52,6 +56,8 @@ def count(number: float, noun: str) -> str:
     return f"{plain(number)} {noun}" if number == 1 else f"{plain(number)} {noun}s"
 
 
-def round_up_to_power_of_two(size: int) -> int:
-    """The smallest power of two that is at least `size` (and at least 1)."""
+def round_up(size: int) -> int:
+    """A size that people would write, at least `size` bytes: a power of two up to 1 GiB, whole GiB beyond."""
+    if size > GIB:
+        return -(-size // GIB) * GIB
     return 1 << max(size - 1, 0).bit_length()

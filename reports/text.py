@@ -17,7 +17,7 @@ SYMBOLS: dict[Status, tuple[str, str, str]] = {
     "fail": ("✗", "red", "failed"),
     "error": ("?", "magenta", "could not tell"),
     "skip": ("–", "dim", "skipped"),
-    "not_run": (" ", "dim", "not asked for"),
+    "not_run": (" ", "dim", "not run"),
 }
 """Symbol, style and word of each status."""
 
@@ -49,7 +49,7 @@ def render(report: Report, look: Look) -> str:
         _environ={},
     )
     for part in parts(report, look):
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     text = "\n".join(line.rstrip(" ") for line in file.getvalue().split("\n"))
     return in_ascii(text) if look.ascii else text
 
@@ -62,6 +62,8 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
         yield from areas(report.results)
         yield Text()
     yield from troubles(report.results, full=full)
+    if look.detail == "normal":
+        yield from notes(report.results)
     if full:
         yield from the_rest(report.results)
     if not quiet:
@@ -207,8 +209,21 @@ def the_rest(results: Iterable[Result]) -> Iterator[Text | Table]:
     yield Text()
 
 
+def notes(results: Iterable[Result]) -> Iterator[Text | Table]:
+    """What is worth knowing, a line each, of checks that found nothing worse."""
+    some = False
+    for result in results:
+        for finding in result.findings:
+            if finding.level == "note" and result.status == "pass":
+                some = True
+                yield hanging(Text(f"· {result.id:<{ID_WIDTH}}", style="dim"), Text(printable(finding.summary), style="dim"))
+    if some:
+        yield Text()
+
+
 def where_to_go(results: Iterable[Result]) -> Iterator[Text]:
-    worst = next((r for status in ("fail", "error", "warn") for r in results if r.status == status), None)
+    of_checks = [result for result in results if result.id != result.area]  # a broken plugin has no page
+    worst = next((r for status in ("fail", "error", "warn") for r in of_checks if r.status == status), None)
     if worst is not None:
         yield Text(f"More: dl-doctor explain {worst.id}", style="dim")
 
@@ -240,13 +255,8 @@ def counts(report: Report) -> str:
 def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
     """How many checks need what: `(12, "need --dataset")`."""
     details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    return [
-        (
-            details.count(detail),
-            detail.replace("needs ", "need ", 1) if detail.startswith("needs ") else "not asked for",
-        )
-        for detail in dict.fromkeys(details)
-    ]
+    words = [detail.replace("needs", "need", 1) if detail.startswith("needs ") else "not run" for detail in details]
+    return [(words.count(word), word) for word in dict.fromkeys(words)]
 
 
 def indented(text: Text) -> Table:

@@ -17,6 +17,7 @@ def test_the_report_in_readme_is_the_golden_one() -> None:
 
 def test_the_plugin_in_readme_is_the_one_that_is_tested() -> None:
     assert (PROJECT / "tests/plugin/acme_storage.py").read_text() in README
+    assert (PROJECT / "tests/plugin/pyproject.toml").read_text() in README
 
 
 def test_the_shipped_schema_is_the_one_of_the_structs() -> None:

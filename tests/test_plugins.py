@@ -139,7 +139,7 @@ UNUSABLE = {
     "it is no Python": ("def", "SyntaxError: invalid syntax"),
     "it exits": ("sys.exit('no licence')", "SystemExit: no licence"),
     "it names nothing": ("", "AttributeError: module 'broken' has no attribute 'PLUGIN'"),
-    "it names no plugin": ("PLUGIN = {}", "broken:PLUGIN is a dict, not a dl_doctor.catalogue.Plugin"),
+    "it names no plugin": ("PLUGIN = {}", "broken:PLUGIN is of type dict, not dl_doctor.catalogue.Plugin"),
     "no check": ("PLUGIN = Plugin((disk,), (Collector(collect),))", "TypeError"),
     "no collector": ("PLUGIN = Plugin((Check(disk),))", "Disk"),
     "no annotation": ("def disk(disk): return Verdict('')\n" + WHOLE, "disk"),

@@ -7,7 +7,7 @@ from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
 
 BIG_NODE_CPUS = 16
-"""A node with fewer CPUs has none to spare for a binding to withhold (cases B059)."""
+"""A node with fewer CPUs has none to spare for a binding to withhold (nasa-nccs-hpda/pytorch-caney#44)."""
 
 STARVED_CPUS = 2
 """CPUs per rank up to which a binding on a big node with GPUs is taken for the default of `srun`, one CPU per task."""
@@ -32,7 +32,7 @@ def cpu_budget(
 
     ## How it decides
     Fewer CPUs than ranks fails, and so does a binding by Slurm to fewer than the workers need on a node of 16 CPUs or more.
-    One rank with less than a whole CPU warns, and so does a thread pool larger than the quota. Kubernetes without a limit is
+    One rank with less than a whole CPU warns, and so does a thread pool larger than quota or mask. Kubernetes without a limit is
     told as a note: what the weight owes you, and how much you may borrow.
 
     For example, `docker run --cpus=8` on a machine of 64 cores warns until OMP_NUM_THREADS is 8 or less.
@@ -137,21 +137,23 @@ def bound_by_slurm(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable,
 
 def too_many_threads(cpu: CpuBudget) -> list[Finding]:
     quota = cpu.quota
-    if quota is None or cpu.intra_op_threads <= math.ceil(quota.per_rank):
+    allowed = cpu.affinity_cpus if quota is None else min(cpu.affinity_cpus, quota.per_rank)
+    source = "sched_getaffinity" if quota is None or allowed < quota.per_rank else quota.source
+    if cpu.intra_op_threads <= math.ceil(allowed):
         return []
-    threads = max(1, math.floor(quota.per_rank))
+    threads = max(1, math.floor(allowed))
     return [
         Finding(
             level="warn",
             subject="OMP_NUM_THREADS",
-            summary=f"{cpu.intra_op_threads} threads per operation share a quota of {count(quota.per_rank, 'CPU')}",
+            summary=f"{cpu.intra_op_threads} threads per operation share {count(allowed, 'CPU')}",
             measured=Quantity(cpu.intra_op_threads, "threads", "OMP_NUM_THREADS, else the cores in the affinity mask"),
-            expected=Quantity(math.ceil(quota.per_rank), "threads", quota.source),
+            expected=Quantity(math.ceil(allowed), "threads", source),
             relation="at_most",
-            why="PyTorch and OpenMP count cores, not the quota. The threads use it up early in each period, then all stop.",
+            why="PyTorch and OpenMP count cores. With a quota, the threads use it up early in each period, and then all stop.",
             fixes=(
                 *for_containers(
-                    "Size the pools by the quota",
+                    "Size the pools by it",
                     run=f"-e OMP_NUM_THREADS={threads}",
                     compose=(in_compose(threads),),
                     kubernetes=(in_kubernetes(threads),),

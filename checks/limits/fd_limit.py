@@ -57,7 +57,7 @@ def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
     if tensors is not None and soft < worst:
         return [too_few(limits, "warn", soft, worst, "at worst")]
     if tensors is None and soft < BLIND_MINIMUM:
-        return [too_few(limits, "note", soft, BLIND_MINIMUM, "a usual minimum; how many tensors a batch has is not known")]
+        return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
     return []
 
 
@@ -65,7 +65,7 @@ def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Fi
     return Finding(
         level=level,
         subject="RLIMIT_NOFILE",
-        summary=f"A process may open {soft} descriptors, and this loader needs {need} {case}",
+        summary=f"A process may open {soft} descriptors, and a loader needs {need} {case}",
         measured=Quantity(soft, "descriptors", "getrlimit RLIMIT_NOFILE, soft"),
         expected=Quantity(need, "descriptors", "open from the start, four for each worker, and one for each tensor in flight"),
         relation="at_least",
@@ -83,10 +83,16 @@ def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
             compose=(f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
             kubernetes=("# on the node: LimitNOFILE= in the systemd unit of the container runtime",),
         ),
-        Fix("Start the step with all that the hard limit allows", ("ulimit -Sn $(ulimit -Hn)",), runtimes=("slurm",)),
     )
     if limits.open_files_hard is not None and limits.open_files_hard < need:
-        return outside
+        return (
+            *outside,
+            Fix(
+                "Raise the hard limit, or have the admin do so: nofile in /etc/security/limits.conf, LimitNOFILE= of a service",
+                runtimes=("bare", "slurm", "apptainer", "enroot", "container", "lxc"),
+                risk="needs-root",
+            ),
+        )
     own = Fix(
         "Raise the soft limit to the hard one at the start of the program",
         (
@@ -95,7 +101,8 @@ def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
             "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))",
         ),
     )
-    return (own, *outside)
+    shell = Fix("Or in the job script", ("ulimit -Sn $(ulimit -Hn)",))
+    return (own, shell, *outside)
 
 
 def mappings(limits: Limits, plan: LoaderPlan) -> list[Finding]:

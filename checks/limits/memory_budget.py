@@ -91,7 +91,8 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
         Finding(
             level="fail" if beyond else "warn",
             subject="memory",
-            summary=f"{above} of memory are left, and the loaders need at least {binary_size(need)}",
+            summary=f"{above} of memory are left{'' if beyond else ', little more than enough'}: the loaders need at least "
+            f"{binary_size(need)}",
             measured=Quantity(memory.headroom_bytes, "bytes", memory.tightest.source),
             expected=Quantity(
                 need if beyond else math.ceil(need / COMFORT),
@@ -99,7 +100,8 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
                 "the processes of all ranks and the batches in shared memory",
             ),
             relation="at_least",
-            why='Beyond the limit the kernel ends it: "killed by signal: Killed". The dataset and the model come on top.',
+            why="The dataset, the model and CUDA come on top of it, hence the 70 %. "
+            'Beyond the limit the kernel kills a process: "DataLoader worker is killed by signal: Killed".',
             fixes=(*more_memory(memory, need), *ask_for_less(plan, fits_into(memory, plan))),
         )
     ]

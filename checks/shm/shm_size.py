@@ -4,7 +4,7 @@ from dl_doctor.check import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
-from dl_doctor.units import MIB, binary_size, round_up_to_power_of_two
+from dl_doctor.units import MIB, binary_size, round_up
 
 COMFORT = 1.5
 """Times the need. Below it, one slow consumer or a second loader takes the rest. Proposal, to be calibrated."""
@@ -54,7 +54,7 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
     free = "" if shm.free_bytes is None else f", {binary_size(shm.free_bytes)} free"
     need = plan.shm_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loader needs {binary_size(need)}"
-    return Verdict(f"{PATH} has {size}{free}; {wanted}", [*too_small(shm, plan), *left_over(shm)])
+    return Verdict(f"{PATH} has {size}{free}; {wanted}", [*left_over(shm), *too_small(shm, plan), *unknown_need(plan)])
 
 
 def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
@@ -78,17 +78,18 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     if shm.free_bytes is None or (plan.num_workers == 0 and plan.ranks == 1):
         return []
     if need is None:
-        return blind(shm.free_bytes, plan)
+        return blind(shm.free_bytes, used(shm))
     comfort = comfortable(need, plan)
     if shm.free_bytes >= comfort:
         return []
     tight = shm.free_bytes >= need
     wanted = f"this loader needs {binary_size(need)}" if need else f"NCCL may need {binary_size(plan.nccl_bytes)}"
+    little = ", little more than enough" if need and tight else ""
     return [
         Finding(
             level="warn" if tight else "fail",
             subject=PATH,
-            summary=f"{PATH} has {binary_size(shm.free_bytes)} free, and {wanted}",
+            summary=f"{PATH} has {binary_size(shm.free_bytes)} free{little}: {wanted}",
             measured=Quantity(shm.free_bytes, "bytes", f"statvfs {PATH}"),
             expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic or "what NCCL shares between ranks"),
             relation="at_least",
@@ -98,20 +99,33 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     ]
 
 
-def blind(free: int, plan: LoaderPlan) -> list[Finding]:
+def blind(free: int, used: int) -> list[Finding]:
     if free >= BLIND_MINIMUM:
         return []
-    how = "--batch-bytes" if plan.num_workers is not None else "--num-workers and --batch-bytes"
     return [
         Finding(
             level="warn",
             subject=PATH,
             summary=f"{PATH} has only {binary_size(free)} free",
             measured=Quantity(free, "bytes", f"statvfs {PATH}"),
-            expected=Quantity(BLIND_MINIMUM, "bytes", f"the usual minimum with workers; {how} computes yours"),
+            expected=Quantity(BLIND_MINIMUM, "bytes", "the usual minimum with workers"),
             relation="at_least",
-            why=f"Batches of images fill it at once; small tables may be fine. Say {how} to have it judged by your own need.",
-            fixes=enlarge(BLIND_MINIMUM),
+            why="Batches of images fill it at once; small tables may be fine.",
+            fixes=enlarge(BLIND_MINIMUM + used),
+        )
+    ]
+
+
+def unknown_need(plan: LoaderPlan) -> list[Finding]:
+    if plan.shm_need_bytes is not None:
+        return []
+    missing = "--batch-bytes" if plan.num_workers is not None else "--num-workers and --batch-bytes"
+    return [
+        Finding(
+            level="note",
+            subject="batch-bytes",
+            summary=f"What your loader needs is not known: {missing} would have memory judged by it",
+            why="The size of one collated batch: 32 images of 3 x 224 x 224 in float32 are 18.4MiB.",
         )
     ]
 
@@ -161,7 +175,7 @@ def symptom(*, tight: bool, plan: LoaderPlan) -> str:
     if tight and plan.nccl_bytes:
         return f"NCCL takes up to {binary_size(plan.nccl_bytes)} on top where GPUs cannot reach each other directly."
     if tight:
-        return "A second loader, or one slow step, takes the rest."
+        return "With less than one and a half times the need, a second loader or one slow step takes the rest."
     return (
         'When it is full, current PyTorch raises "No space left on device (28)", older PyTorch dies with a bus error, and a '
         "loader with a collate_fn of its own may wait for ever."
@@ -186,8 +200,8 @@ def quoted(path: str) -> str:
 
 
 def enlarge(size_bytes: int) -> tuple[Fix, ...]:
-    """Ways to at least this size, rounded up to a power of two."""
-    target = round_up_to_power_of_two(size_bytes)
+    """Ways to at least this size."""
+    target = round_up(size_bytes)
     size, quantity = binary_size(target, short=True), binary_size(target).replace(" ", "").removesuffix("B")
     return (
         *for_containers(
@@ -197,7 +211,7 @@ def enlarge(size_bytes: int) -> tuple[Fix, ...]:
             kubernetes=(
                 "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: " + quantity + "}}]",
                 "volumeMounts: [{name: shm, mountPath: /dev/shm}]",
-                "# and raise the memory limit by as much: its pages count",
+                "# raise the pod's memory limit by as much: files in /dev/shm count against it",
             ),
             note="Or --ipc=host, which shares the host's; never both, and never --ipc=none. It counts as the container's memory.",
         ),
@@ -209,7 +223,7 @@ def enlarge(size_bytes: int) -> tuple[Fix, ...]:
         ),
         Fix("Give the job's container more", (f"options: --shm-size={size}",), runtimes=("github-actions",)),
         Fix(
-            "Enlarge the mount on the host",
+            "Enlarge the mount on the node, or have its admin do so",
             (f"mount -o remount,size={size} /dev/shm",),
             runtimes=("bare", "slurm", "apptainer", "enroot", "container", "lxc"),
             risk="needs-root",

@@ -6,8 +6,8 @@ import click
 
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
-from dl_doctor.commands.options import Size, known_names, look_of, look_options, split_names
-from dl_doctor.engine import examine
+from dl_doctor.commands.options import Seconds, Size, known_names, look_of, look_options, split_names
+from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
 from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
@@ -26,13 +26,12 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--pin-memory/--no-pin-memory", default=None, help="Whether the DataLoader pins its batches.")
 @click.option("--batch-bytes", type=Size(), metavar="SIZE", help="What one collated batch takes, such as 24MiB.")
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="What fixes are worded for, instead of what is detected.")
-@click.option("--expect-gpus", type=COUNT, metavar="N", help="GPUs that this job is meant to have.")
 @click.option("--require", multiple=True, metavar="ID", help="Not having been able to tell by this check is exit 3.")
 @click.option("-s", "--select", multiple=True, metavar="NAME", help="Only these checks, by id or area.")
 @click.option("-i", "--ignore", multiple=True, metavar="NAME", help="Not these checks, by id or area.")
 @click.option("--profile", type=click.Choice(PROFILES), help="How far to look.  [default: default]")
 @click.option("--fail-on", type=click.Choice(["fail", "warn", "never"]), help="What exits 1.  [default: fail]")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+@click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
               help="Total budget; what does not fit is not judged.  [default: 60]")  # fmt: skip
 @click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
 @click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
@@ -77,9 +76,15 @@ def settings_of(given: dict[str, Any], catalogue: Catalogue) -> Settings:
     """What was said on the command line; names of checks are known, or it is a usage error."""
     ids = set(catalogue.checks) | {broken.distribution for broken in catalogue.broken}
     select, ignore, require = (split_names(given.pop(name)) for name in ("select", "ignore", "require"))
-    return Settings(
+    settings = Settings(
         **given,
         select=known_names("--select", select, ids | set(catalogue.areas)),
         ignore=known_names("--ignore", ignore, ids | set(catalogue.areas)),
-        require=known_names("--require", require, ids),
+        require=known_names("--require", require, ids, areas=catalogue.areas),
     )
+    left_out = sorted(
+        set(require) - {check.id for check in selected(catalogue, settings)} - {b.distribution for b in catalogue.broken}
+    )
+    if left_out:
+        raise click.UsageError(f"--require {left_out[0]}: it is left out by --select or --ignore; drop one of them.")
+    return settings

@@ -26,7 +26,7 @@ def explain(name: str, *, no_plugins: bool) -> None:
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
     codes = {str(code): text for code, text in EXIT_CODES.items()}
-    known_names("explain", (name,), {*catalogue.checks, *STATUSES, *codes})
+    known_names("explain", (name,), {*catalogue.checks, *STATUSES, *codes}, areas=catalogue.areas)
     if name in catalogue.checks:
         check = catalogue.checks[name]
         essential = ", essential" if check.essential else ""

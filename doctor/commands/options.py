@@ -1,6 +1,7 @@
 """Options that several commands share, and values that click has no type for."""
 
 import difflib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -27,6 +28,18 @@ class Size(click.ParamType[int]):
             return parse_size(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds; write it like 30 or 2.5", param, ctx)
+        return seconds
 
 
 class Output(click.ParamType[str]):
@@ -77,12 +90,21 @@ def split_names(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
-def known_names(option: str, names: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...] | None:
-    """The names, or None where none was given; a usage error with a suggestion for one that is unknown."""
+def known_names(option: str, names: tuple[str, ...], known: Iterable[str], areas: Iterable[str] = ()) -> tuple[str, ...] | None:
+    """The names, or None where none was given; a usage error with a suggestion for one that is unknown.
+
+    Args:
+        option: what they were given to.
+        names: as they were given.
+        known: those that there are.
+        areas: names of areas, where only single checks are meant.
+    """
     known = sorted(known)
     for name in names:
+        if name in areas and name not in known:
+            raise click.UsageError(f"{option}: {name!r} is an area; name a check of it. `dl-doctor list` shows them.")
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"Did you mean {close[0]!r}?" if close else "`dl-doctor list` shows what there is."
-            raise click.UsageError(f"{option}: there is no check or area {name!r}. {hint}")
+            raise click.UsageError(f"{option}: there is no {name!r}. {hint}")
     return names or None

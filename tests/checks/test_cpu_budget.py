@@ -30,6 +30,7 @@ def troubles(
         ([cpu_limit(64), cpu_limit(4, "quota")], {"intra_op_threads": 32}, [("warn", 32)]),  # a pool sized by what it sees
         ([cpu_limit(64), cpu_limit(4, "quota")], {"intra_op_threads": 4}, []),
         ([cpu_limit(64), cpu_limit(3.5, "quota")], {"intra_op_threads": 4}, []),
+        ([cpu_limit(2)], {"intra_op_threads": 64}, [("warn", 64)]),  # OMP_NUM_THREADS=64 on two CPUs
         ([cpu_limit(64), cpu_limit(32, "quota", shared_by=8)], {"ranks": 8, "intra_op_threads": 1}, []),  # torchrun sets 1
     ],
 )

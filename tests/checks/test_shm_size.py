@@ -81,6 +81,17 @@ def test_left_over_segments(stale: tuple[Segment, ...] | None, levels: list[str]
     assert [finding.level for finding in verdict.findings] == levels
 
 
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [({}, "--num-workers and --batch-bytes"), ({"num_workers": 4}, ": --batch-bytes would"), ({"num_workers": 0}, "")],
+)
+def test_how_to_make_the_need_known(plan: dict[str, int], told: str) -> None:
+    notes = [finding.summary for finding in CHECK.judge(shared_memory(), loader_plan(**plan)).findings]
+
+    assert bool(told) == bool(notes)
+    assert all(told in note for note in notes)
+
+
 def test_the_command_for_left_over_segments_is_safe_to_paste(tmp_path: Path) -> None:
     name = "torch_1_$(touch pwned) '; echo x"
     verdict = CHECK.judge(shared_memory(stale=(Segment(name=name, used_bytes=MIB),)), loader_plan())
@@ -111,6 +122,13 @@ def test_the_size_that_docker_is_told_suffices(used: int) -> None:
 
     assert command == "docker run --shm-size=1g ..."
     assert CHECK.judge(shared_memory(size_bytes=GIB, free_bytes=GIB - used), plan).status == "pass"
+
+
+def test_a_full_mount_is_not_told_to_shrink() -> None:
+    """960 MiB are in use, and what the loader needs is not known."""
+    (finding, _) = CHECK.judge(shared_memory(size_bytes=GIB, free_bytes=64 * MIB), loader_plan()).findings
+
+    assert finding.fix_for("docker").commands == ("docker run --shm-size=2g ...",)
 
 
 def test_asking_for_less_fits() -> None:

@@ -90,7 +90,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         ("$DOCTOR </dev/null >/dev/full", 0),  # full
         ("$DOCTOR -o /dev/full.json", 0),  # a file that cannot be written changes no code
         ("$DOCTOR --num-workers 8 -f json | head -c 1 >/dev/null; exit ${PIPESTATUS[0]}", 0),
-        ("$DOCTOR --require shm-size -s shm --timeout 0.000001 >/dev/full 2>&1", 3),  # nor does a full disk
+        ("$DOCTOR -s shm-size --require shm-size --timeout 0.000001 >/dev/full 2>&1", 3),  # nor does a full disk
     ],
 )
 def test_the_verdict_is_the_exit_code_wherever_the_report_goes(command: str, code: int) -> None:
