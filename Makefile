@@ -7,15 +7,20 @@ BIN := .venv/bin
 check: .venv/for-users  ## run the doctor on this machine
 	$(BIN)/dl-doctor check -v
 
-test: .venv/for-tests  ## the parallel tests, then those that break the machine on purpose, alone
+test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that break the machine on purpose, alone
 	$(BIN)/python -m pytest -n auto -m "not lab"
 	$(BIN)/python -m pytest -m lab
 
 format: .venv/for-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
+.venv-torch/ready:  # a job's environment, apart from the doctor's: it is examined, never imported
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy
+	touch $@
+
 clean:  ## what builds leave behind, and the environment
-	rm -rf build *.egg-info .venv
+	rm -rf build *.egg-info .venv .venv-torch
 
 .venv/for-users: pyproject.toml
 	$(PYTHON) -m venv .venv

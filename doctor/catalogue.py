@@ -10,13 +10,14 @@ import msgspec
 from dl_doctor.check import Check, needs_of
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import PROFILES, Profile, Unavailable
+from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 
 GROUP = "dl_doctor.plugins"
 """Entry-point group; each entry names a module-level Plugin."""
 
-INJECTED: frozenset[type] = frozenset({System, Settings})
+INJECTED: frozenset[type] = frozenset({System, Probes, Settings})
 """What a collector may take that is no fact."""
 
 
@@ -62,7 +63,7 @@ class Catalogue:
 
     def derived(self, fact: type) -> bool:
         """Whether a fact is worked out from other facts and the settings alone."""
-        return all(need.fact is not System for need in needs_of(self.collectors[fact].collect).values())
+        return all(need.fact not in (System, Probes) for need in needs_of(self.collectors[fact].collect).values())
 
     def closure(self, facts: Iterable[type]) -> list[type]:
         """These facts and all that they are made of, inputs first."""

@@ -17,7 +17,7 @@ import msgspec
 from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.check import Check, needs_of
-from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Runtime
+from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Runtime, Target
 from dl_doctor.model import (
     FORMAT_VERSION,
     PROFILES,
@@ -26,6 +26,7 @@ from dl_doctor.model import (
     Machine,
     Pipeline,
     Profile,
+    Python,
     Reason,
     Report,
     Result,
@@ -38,6 +39,7 @@ from dl_doctor.model import (
     status_without,
 )
 from dl_doctor.outcome import outcome_of
+from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
@@ -49,7 +51,7 @@ DEFAULT_PROFILE: Profile = "default"
 DEFAULT_TIMEOUT_S = 60.0
 """For the whole run."""
 
-HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment)
+HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target)
 """Facts that the report's head is made of, whatever checks are asked for."""
 
 STAGES = (
@@ -63,7 +65,9 @@ STAGES = (
 """The way of a sample, and what measures each stage."""
 
 
-def examine(catalogue: Catalogue, settings: Settings, system: System, saved: Report | None = None) -> Report:
+def examine(
+    catalogue: Catalogue, settings: Settings, system: System, saved: Report | None = None, probes: Probes | None = None
+) -> Report:
     """Run the checks that `settings` ask for.
 
     Args:
@@ -71,12 +75,13 @@ def examine(catalogue: Catalogue, settings: Settings, system: System, saved: Rep
         settings: what is asked for; with `saved`, on top of that report's own.
         system: the machine, real or recorded.
         saved: a report whose facts are judged instead of collecting them.
+        probes: what runs probes, where it is not this machine.
     """
     started, begin_s = system.now(), system.clock_s()
     if saved is not None:
         settings = settings.over(msgspec.convert(saved.run.settings, Settings, strict=False))
     checks = selected(catalogue, settings)
-    collection = Collection(catalogue, settings, system, saved)
+    collection = Collection(catalogue, settings, system, saved, probes)
     asyncio.run(collection.gather([*HEAD, *(need.fact for check in checks for need in check.needs.values())]))
     results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
     facts, unavailable = collection.as_plain(saved)
@@ -90,7 +95,7 @@ def examine(catalogue: Catalogue, settings: Settings, system: System, saved: Rep
             profile=settings.profile or DEFAULT_PROFILE,
             scope="all",
             settings=msgspec.to_builtins(settings),
-            python=None,
+            python=python_of(collection),
         ),
         verdict=outcome_of(results, essential={check.id for check in checks if check.essential}, settings=settings),
         summary=summary_of(results),
@@ -119,13 +124,24 @@ def selected(catalogue: Catalogue, settings: Settings) -> list[Check]:
 class Collection:
     """The facts of one run: each is collected at most once, or taken from a saved report."""
 
-    def __init__(self, catalogue: Catalogue, settings: Settings, system: System, saved: Report | None = None) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        settings: Settings,
+        system: System,
+        saved: Report | None = None,
+        probes: Probes | None = None,
+    ) -> None:
         self._catalogue = catalogue
-        self._injected: dict[type, object] = {System: system, Settings: settings}
         self._system = system
         self._profile = settings.profile or DEFAULT_PROFILE
         self._end_s = system.clock_s() + (settings.timeout_s or DEFAULT_TIMEOUT_S)
         self._timeout_s = settings.timeout_s or DEFAULT_TIMEOUT_S
+        self._injected: dict[type, object] = {
+            System: system,
+            Settings: settings,
+            Probes: probes or Probes(system, self._end_s),
+        }
         self._saved = saved
         self._tasks: dict[type, asyncio.Task[object]] = {}
         self.known: dict[type, object] = {}
@@ -352,6 +368,11 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
         gpus=(),
         torch=None,
     )
+
+
+def python_of(collection: Collection) -> Python | None:
+    target = collection.known.get(Target)
+    return Python(target.path, target.why) if isinstance(target, Target) else None
 
 
 def identity_of(collection: Collection) -> Identity:

@@ -63,6 +63,50 @@ class Unavailable(msgspec.Struct, frozen=True):
         return Unavailable(self.kind, self.detail, self.needs or fact)
 
 
+How = Literal["answered", "raised", "exited", "killed", "hung", "stuck", "unstartable"]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a probe's process ended: what the examined thing did to it."""
+
+    how: How
+    """`raised`: an exception. `exited`: it left without an answer. `killed`: by a signal that was not ours. `hung`: past its
+    deadline. `stuck`: past its deadline, and in the kernel, so that it cannot even be killed. `unstartable`: no such program."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+    """Such as SIGSEGV."""
+
+    error: str | None = None
+    """The exception, or why it could not be started."""
+
+    step: str | None = None
+    """What it was about to do last."""
+
+    pid: int | None = None
+    """Of the process that is stuck, with its state and the kernel's function that it waits in."""
+
+    state: str | None = None
+    wait_channel: str | None = None
+    output_tail: str = ""
+    """The end of what it printed, or the traceback."""
+
+    @property
+    def in_words(self) -> str:
+        """`died by SIGSEGV at: import torch`."""
+        at = f" at: {self.step}" if self.step else ""
+        words = {
+            "answered": "answered",
+            "raised": f"raised {self.error}",
+            "exited": f"exited with {self.exit_code}",
+            "killed": f"died by {self.signal}",
+            "hung": "did not come back in time",
+            "stuck": f"is stuck in the kernel (pid {self.pid}, state {self.state}, in {self.wait_channel or 'unknown'})",
+            "unstartable": f"cannot be started: {self.error}",
+        }
+        return words[self.how] + at
+
+
 class Quantity(msgspec.Struct, frozen=True):
     """A number with its unit (`bytes`, `CPUs`, `descriptors`, `workers`, `s`) and where it comes from."""
 

@@ -27,6 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_bytes: int | None = None
     runtime: str | None = None
     expect_gpus: int | None = None
+    python: str | None = None
+    """Path of the interpreter whose environment is examined."""
     profile: Profile | None = None
     select: tuple[str, ...] | None = None
     """Ids or areas; None for all checks."""

@@ -20,6 +20,15 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """The interpreter of an environment with torch (CPU), which `make test` sets up; it is a job's, not ours."""
+    path = Path(__file__).parent.parent / ".venv-torch" / "bin" / "python"
+    if not path.exists():
+        pytest.skip(f"{path} is not there; `make test` makes it")
+    return str(path)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--refresh", action="store_true", help="write golden outputs anew; then read them in the diff")
 

@@ -13,11 +13,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dl_doctor.catalogue import load
 from dl_doctor.engine import examine
 from dl_doctor.facts.environment import ALLOWED
+from dl_doctor.model import Report, Unavailable
+from dl_doctor.probing import Probed, Probes
 from dl_doctor.settings import Settings
-from dl_doctor.system import FileEntry, System, Usage
+from dl_doctor.system import FileEntry, Missing, System, Usage
 from dl_doctor.text import parse_cpu_list
 
 MACHINES = Path(__file__).parent / "machines"
@@ -104,6 +108,33 @@ class RecordedSystem(System):
         return datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
+class RecordedProbes(Probes):
+    """Answers from a machine.json, where `probes` holds `{"answer": ..., "ended": {...}}` by name; others were not asked."""
+
+    def __init__(self, machine: Mapping[str, Any]) -> None:
+        self._recorded = machine.get("probes", {})
+
+    async def run(self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = "", deadline_s: float) -> Probed:
+        if probe not in self._recorded:
+            raise Missing(Unavailable.not_asked(f"{probe} was not recorded"))
+        return msgspec.convert(self._recorded[probe], Probed)
+
+
+class RecordingProbes(Probes):
+    """Probes of the machine at hand; keeps what they answer."""
+
+    def __init__(self, system: System, end_s: float) -> None:
+        super().__init__(system, end_s)
+        self.recorded: dict[str, Any] = {}
+
+    async def run(
+        self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = sys.executable, deadline_s: float
+    ) -> Probed:
+        probed = await super().run(probe, arguments, python=python, deadline_s=deadline_s)
+        self.recorded[probe] = msgspec.to_builtins(probed)
+        return probed
+
+
 class RecordingSystem(System):
     """The machine at hand; keeps what it is asked."""
 
@@ -187,9 +218,16 @@ class RecordingSystem(System):
 
 def record() -> dict[str, Any]:
     system = RecordingSystem()
-    examine(load(plugins=False), Settings(), system)
+    probes = RecordingProbes(system, system.clock_s() + 60)
+    examine(load(plugins=False), Settings(), system, probes=probes)
     system.uid()
-    return {"about": "", "source": "", "hostname": "recorded", **system.machine}
+    return {"about": "", "source": "", "hostname": "recorded", **system.machine, "probes": probes.recorded}
+
+
+def examine_recorded(machine: Mapping[str, Any], folder: Path, settings: Settings | None = None, catalogue: Any = None) -> Report:
+    """The report on a recorded machine, laid out in `folder`."""
+    system = RecordedSystem(machine, folder)
+    return examine(catalogue or load(plugins=False), settings or Settings(), system, probes=RecordedProbes(machine))
 
 
 def read(name: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -43,19 +43,23 @@ MAY_IMPORT = {
     # a module, or with a dot behind it the modules of a folder: what it may import beyond the standard library
     ".": "",
     ".__main__": ".cli",
-    ".catalogue": "msgspec .check .checks .facts .model .settings .system",
+    ".catalogue": "msgspec .check .checks .facts .model .probing .settings .system",
     ".check": ".model",
     ".checks": ".checks",
     ".checks.": ".check .facts .fixes .model .units",
     ".cli": ANYTHING,
     ".commands.": ANYTHING,
-    ".engine": "msgspec . .catalogue .check .facts .model .outcome .settings .system .text",
+    ".engine": "msgspec . .catalogue .check .facts .model .outcome .probing .settings .system .text",
     ".facts": ".facts .model",
-    ".facts.": "msgspec .facts .model .settings .system .text .units",
+    ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
     ".fixes": ".facts .model",
+    ".guard": "",
     ".model": "msgspec",
     ".outcome": ".model .settings",
     ".output": ".model .reports",
+    ".probes": "",
+    ".probes.": "torch pynvml",
+    ".probing": "msgspec .model .system",
     ".reports": ".model .reports.look",
     ".reports.": "msgspec rich .model .reports.look .units",
     ".saved": "msgspec .model",
@@ -76,7 +80,7 @@ DOORS |= {"subprocess", "sys", "tempfile", "threading", "time"}
 
 CATALOGUE = Catalogue(CHECKS, COLLECTORS)
 
-FRONT = (".__main__", ".cli", ".commands", ".output", ".terminal")
+FRONT = (".__main__", ".cli", ".commands", ".output", ".probes", ".terminal")
 """Modules and folders that print, exit, or ask what standard output is."""
 
 

@@ -21,6 +21,7 @@ from dl_doctor.facts import (
     runtime,
     shared_memory,
     slurm,
+    target,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
@@ -35,6 +36,7 @@ from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.slurm import Slurm
+from dl_doctor.facts.target import Target
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Runtime",
     "SharedMemory",
     "Slurm",
+    "Target",
 ]
 
 
@@ -87,4 +90,5 @@ COLLECTORS = (
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(slurm.collect),
+    Collector(target.collect),
 )

@@ -15,7 +15,7 @@ from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
-from tests.recorded import RecordedSystem, read
+from tests.recorded import RecordedSystem, examine_recorded, read
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ def examined(
 
 def report_of(tmp_path: Path, checks: list[Check], collectors: list[Collector], settings: Settings | None = None) -> Report:
     catalogue = Catalogue(checks, [*COLLECTORS, *collectors])
-    return examine(catalogue, settings or Settings(), RecordedSystem(read("bare-metal")[0], tmp_path))
+    return examine_recorded(read("bare-metal")[0], tmp_path, settings, catalogue)
 
 
 def test_each_fact_is_collected_once(tmp_path: Path) -> None:

@@ -5,21 +5,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor import catalogue
-from dl_doctor.engine import examine
 from dl_doctor.model import Finding, Fix, Quantity, Reason, Report, Result
 from dl_doctor.outcome import outcome_of
 from dl_doctor.reports.look import Look, amount, printable
 from dl_doctor.reports.text import render
 from dl_doctor.settings import Settings
-from tests.recorded import RecordedSystem, read
+from tests.recorded import examine_recorded, read
 
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Report:
     machine, _ = read("docker-v1")
     settings = Settings(num_workers=8, batch_bytes=24 << 20)
-    report = examine(catalogue.load(plugins=False), settings, RecordedSystem(machine, tmp_path_factory.mktemp("machine")))
+    report = examine_recorded(machine, tmp_path_factory.mktemp("machine"), settings)
     return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, duration_s=0.02))
 
 

@@ -1,0 +1,177 @@
+"""The keeper of one probe: nothing that the probe starts outlives it, and it does not outlive the doctor.
+
+It is run by path, never imported, with the standard library only, and by our own interpreter: the examined one may be broken, or
+lie on a disk that does not answer.
+
+    PYTHON -I -S guard.py CONTROL ANSWERS OUTPUT COMMAND...
+
+CONTROL is a descriptor to read. When it ends, however the doctor ended, everything below the guard is killed. ANSWERS is a
+descriptor to write frames to, see `send`; OUTPUT takes what the probe prints. The guard is the reaper of all its descendants, so
+that also a daemon which forked twice, began a session of its own and closed all descriptors is found.
+
+Its last frame tells how the probe ended: {"ended": {"exit_code": 0, "signal": null, "left": []}}. What is stuck in the kernel
+does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
+"""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from contextlib import suppress
+
+SUB_REAPER = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
+
+PATIENCE_S = 0.5
+"""How long a process may take to die of SIGKILL before it counts as stuck."""
+
+LEFT_TO_THE_PROBE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+
+
+def main(control: int, answers: int, output: int, command: list[str]) -> None:
+    become_the_reaper()
+    woken = wake_up_on_signals()
+    probe = start(command, answers, output)
+    os.close(output)
+    statuses: dict[int, int] = {}
+    wait(probe, statuses, control, woken)
+    left = end_all(probe, statuses)
+    send(answers, {"ended": {**outcome(statuses.get(probe)), "left": left}})
+
+
+def become_the_reaper() -> None:
+    with suppress(OSError, AttributeError):  # elsewhere than on Linux the process group has to do
+        ctypes.CDLL(None).prctl(SUB_REAPER, 1, 0, 0, 0)
+
+
+def wake_up_on_signals() -> int:
+    """A descriptor that can be read when a child ended. Signals meant for the job do not end the guard: CONTROL does."""
+    woken, wake = os.pipe()
+    for descriptor in (woken, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return woken
+
+
+def start(command: list[str], answers: int, output: int) -> int:
+    """Start the probe in a process group of its own. It inherits no descriptor of the doctor's but ANSWERS."""
+    probe = os.fork()
+    if probe:
+        return probe
+    try:
+        os.setpgid(0, 0)
+        for number in LEFT_TO_THE_PROBE:
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.set_inheritable(answers, True)
+        os.execv(command[0], command)
+    except OSError as error:
+        send(answers, {"unstartable": f"{command[0]}: {error.strerror}"})
+    finally:
+        os._exit(127)
+
+
+def wait(probe: int, statuses: dict[int, int], control: int, woken: int) -> None:
+    """Until the probe has ended, or the doctor wants it to, or is gone."""
+    while True:
+        reap(statuses)
+        if probe in statuses:
+            return
+        ready, _, _ = select.select([control, woken], [], [])
+        if control in ready:
+            return
+        os.read(woken, 512)
+
+
+def reap(statuses: dict[int, int]) -> None:
+    """Take note of the children that have ended."""
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            statuses[pid] = status
+
+
+def end_all(probe: int, statuses: dict[int, int]) -> list[dict[str, object]]:
+    """Kill all descendants, also those that appear meanwhile; gives those that do not die."""
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        if probe not in statuses:
+            with suppress(OSError):
+                os.killpg(probe, signal.SIGKILL)
+        below = descendants()
+        for pid in below:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        reap(statuses)
+        alive = [pid for pid in below if pid not in statuses and field(pid, 0) not in ("Z", "X", None)]
+        if not alive:
+            return []
+        if time.monotonic() > end_s:
+            return [{"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)} for pid in alive]
+        time.sleep(0.005)
+
+
+def descendants() -> list[int]:
+    """Pids of all processes below this one."""
+    children: dict[str, list[int]] = {}
+    with suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                children.setdefault(field(int(name), 1) or "", []).append(int(name))
+    below: list[int] = []
+    pending = [os.getpid()]
+    while pending:
+        found = children.get(str(pending.pop()), [])
+        below += found
+        pending += found
+    return below
+
+
+def field(pid: int, index: int) -> str | None:
+    """A field of /proc/PID/stat behind the name, which may hold spaces and brackets: 0 is the state, 1 the parent."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2].split()[index].decode("ascii", "replace")
+    except (OSError, IndexError):  # it is gone
+        return None
+
+
+def wait_channel(pid: int) -> str | None:
+    """The function of the kernel that it waits in, where we may know."""
+    try:
+        with open(f"/proc/{pid}/wchan", "rb") as file:
+            return file.read().decode("ascii", "replace") or None
+    except OSError:
+        return None
+
+
+def outcome(status: int | None) -> dict[str, int | None]:
+    if status is None:
+        return {"exit_code": None, "signal": None}
+    if os.WIFSIGNALED(status):
+        return {"exit_code": None, "signal": os.WTERMSIG(status)}
+    return {"exit_code": os.WEXITSTATUS(status), "signal": None}
+
+
+def send(descriptor: int, message: dict[str, object]) -> None:
+    """Write a frame: the length of what follows in four bytes, then JSON."""
+    content = json.dumps(message).encode("ascii")
+    frame = struct.pack(">I", len(content)) + content
+    with suppress(OSError):  # nobody reads any more
+        while frame:
+            frame = frame[os.write(descriptor, frame) :]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

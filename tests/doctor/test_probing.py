@@ -1,0 +1,165 @@
+"""What a probe does is an answer, whatever it is; and nothing of it is left."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor import probing
+from dl_doctor.model import Ended
+from dl_doctor.probing import Probed, Probes
+from dl_doctor.system import Missing, System
+
+DAEMON = """
+import os, time
+def probe(arguments, step):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 1024)
+            os.environ["MARK"] = "daemon"
+            os.execv("/bin/sleep", ["sleep", arguments["mark"]])
+        os._exit(0)
+    time.sleep(0.2)
+    return {}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a probe of this text; gives what became of it."""
+    (tmp_path / "probes").mkdir()
+    monkeypatch.setattr(probing, "HERE", tmp_path)
+
+    def probed(text: str, arguments: dict[str, Any] | None = None, *, deadline_s: float = 20, **options: Any) -> Probed:
+        (tmp_path / "probes" / "it.py").write_text(text)
+        system = System()
+        probes = Probes(system, system.clock_s() + options.pop("left_s", 60))
+        return asyncio.run(probes.run("it", arguments, deadline_s=deadline_s, **options))
+
+    return probed
+
+
+@pytest.mark.parametrize(
+    ("body", "ended"),
+    [
+        ("return {}", {"how": "answered"}),
+        ("step('jump'); raise ValueError('high')", {"how": "raised", "error": "ValueError: high", "step": "jump"}),
+        ("raise SystemExit(3)", {"how": "exited", "exit_code": 3}),
+        ("import os; os._exit(0)", {"how": "exited", "exit_code": 0}),
+        ("return 'no dict'", {"how": "exited", "exit_code": 0}),
+        ("import os; os.kill(os.getpid(), 11)", {"how": "killed", "signal": "SIGSEGV"}),
+        ("import os; os.kill(os.getpid(), 40)", {"how": "killed", "signal": "signal 40"}),
+        ("1/0", {"how": "raised", "error": "ZeroDivisionError: division by zero"}),
+        ("raise ValueError('\\udcff')", {"how": "raised", "error": "ValueError: \\udcff"}),
+    ],
+)
+def test_what_it_does_is_told(run: Any, body: str, ended: dict[str, Any]) -> None:
+    told = run(f"def probe(arguments, step):\n    {body}\n").ended
+
+    assert {name: getattr(told, name) for name in ended} == ended
+    assert told.in_words
+
+
+def test_what_it_prints_is_kept_from_the_end_and_never_ours(run: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    body = "import os; print('x' * 10**7, flush=True); os.system('echo last words >&2'); os._exit(1)"
+    tail = run(f"def probe(arguments, step):\n    {body}\n").ended.output_tail
+
+    assert tail.endswith("last words\n")
+    assert len(tail) <= probing.TAIL_BYTES
+    assert capfd.readouterr() == ("", "")
+
+
+def test_arguments_go_in_and_an_answer_comes_out(run: Any) -> None:
+    text = "def probe(arguments, step):\n    return {'twice': arguments['text'] * 2}\n"
+
+    assert run(text, {"text": "é\udcff" * 1000}).answer == {"twice": "é\\udcff" * 2000}
+
+
+def test_a_hung_probe_is_ended_at_its_deadline(run: Any) -> None:
+    begin = time.monotonic()
+    ended = run("import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n", deadline_s=0.5).ended
+
+    assert (ended.how, ended.step) == ("hung", "sleep")
+    assert time.monotonic() - begin < 5
+
+
+def test_the_time_of_the_run_goes_before_the_probes_own(run: Any) -> None:
+    text = "import time\ndef probe(arguments, step):\n    time.sleep(60)\n"
+    for left_s, words in ((0.1, "did not fit"), (2, "was cut short")):
+        with pytest.raises(Missing) as caught:
+            run(text, left_s=left_s)
+        assert (caught.value.reason.kind, words in caught.value.reason.detail) == ("timeout", True)
+
+
+def test_a_program_that_is_none(run: Any) -> None:
+    ended = run("def probe(arguments, step):\n    return {}\n", python="/nonexistent/python").ended
+
+    assert (ended.how, ended.error) == ("unstartable", "/nonexistent/python: No such file or directory")
+
+
+@pytest.mark.parametrize("deadline_s", [20, 0.1])
+def test_no_daemon_outlives_it(run: Any, deadline_s: float) -> None:
+    """Forked twice, in a session of its own, with all descriptors closed: whether the probe ended or was ended."""
+    mark = f"61.{os.getpid()}{int(deadline_s * 10)}"
+    run(DAEMON, {"mark": mark}, deadline_s=deadline_s)
+    time.sleep(0.1)
+
+    assert mark not in commands()
+
+
+def commands() -> str:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(found)
+
+
+def test_it_sees_the_jobs_environment_and_path(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The working directory first, as `python -m` has it, and never the doctor's own folders."""
+    monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
+    monkeypatch.chdir(tmp_path)
+    text = "import os, sys\ndef probe(arguments, step):\n"
+    text += "    return {'path': sys.path, 'cwd': os.getcwd(), 'env': dict(os.environ)}\n"
+    answer = run(text).answer
+
+    assert answer["path"][:2] == ["", "/somewhere/else"]
+    assert answer["cwd"] == str(tmp_path)
+    assert not any(path.endswith(("/doctor", "/probes")) for path in answer["path"])
+    assert answer["env"]["PYTHONPATH"] == "/somewhere/else"
+
+
+def test_it_is_the_first_to_go_when_memory_runs_out(run: Any) -> None:
+    text = "def probe(arguments, step):\n    return {'score': open('/proc/self/oom_score_adj').read()}\n"
+
+    assert run(text).answer == {"score": "1000\n"}
+
+
+def test_on_a_mounted_host_none_is_run(tmp_path: Path) -> None:
+    system = System(str(tmp_path))
+    with pytest.raises(Missing) as caught:
+        asyncio.run(Probes(system, system.clock_s() + 60).run("find_python", {"candidates": []}, deadline_s=1))
+
+    assert caught.value.reason.kind == "not_asked"
+
+
+@pytest.mark.parametrize("how", ["stuck", "hung", "killed"])
+def test_an_end_in_words(how: Any) -> None:
+    ended = Ended(how=how, signal="SIGBUS", step="open /data", pid=7, state="D", wait_channel="nfs_wait")
+
+    assert ended.in_words.endswith(" at: open /data")
+    assert ("nfs_wait" in ended.in_words) is (how == "stuck")
+
+
+def test_the_interpreter_is_ours_where_nothing_else_is_said() -> None:
+    system = System()
+    probed = asyncio.run(Probes(system, system.clock_s() + 60).run("find_python", {"candidates": []}, deadline_s=20))
+
+    assert probed.answer == {"found": [], "own": sys.executable}
