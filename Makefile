@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: check test format clean
+.PHONY: check test bench format clean
 
 check: .venv/for-users  ## run the doctor on this machine
 	$(BIN)/dl-doctor check -v
@@ -10,6 +10,9 @@ check: .venv/for-users  ## run the doctor on this machine
 test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that break the machine on purpose, alone
 	$(BIN)/python -m pytest -n auto -m "not lab"
 	$(BIN)/python -m pytest -m lab
+
+bench: .venv/for-tests .venv-torch/ready  ## the doctor's speed beside importing torch
+	$(BIN)/python tests/bench/speed.py
 
 format: .venv/for-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -43,6 +43,7 @@ from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
+from dl_doctor.watching import Interruption, Watcher, tell
 
 Kind = TypeVar("Kind")
 
@@ -66,7 +67,13 @@ STAGES = (
 
 
 def examine(
-    catalogue: Catalogue, settings: Settings, system: System, saved: Report | None = None, probes: Probes | None = None
+    catalogue: Catalogue,
+    settings: Settings,
+    system: System,
+    saved: Report | None = None,
+    *,
+    probes: Probes | None = None,
+    watcher: Watcher | None = None,
 ) -> Report:
     """Run the checks that `settings` ask for.
 
@@ -76,13 +83,17 @@ def examine(
         system: the machine, real or recorded.
         saved: a report whose facts are judged instead of collecting them.
         probes: what runs probes, where it is not this machine.
+        watcher: is told what the run waits for.
+
+    A first SIGINT or SIGTERM ends the collecting: the report then holds what was known by then.
     """
     started, begin_s = system.now(), system.clock_s()
     if saved is not None:
         settings = settings.over(msgspec.convert(saved.run.settings, Settings, strict=False))
     checks = selected(catalogue, settings)
     collection = Collection(catalogue, settings, system, saved, probes)
-    asyncio.run(collection.gather([*HEAD, *(need.fact for check in checks for need in check.needs.values())]))
+    wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
+    interrupted_by = asyncio.run(collection.gather(wanted, watcher))
     results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
     facts, unavailable = collection.as_plain(saved)
     return Report(
@@ -97,7 +108,12 @@ def examine(
             settings=msgspec.to_builtins(settings),
             python=python_of(collection),
         ),
-        verdict=outcome_of(results, essential={check.id for check in checks if check.essential}, settings=settings),
+        verdict=outcome_of(
+            results,
+            essential={check.id for check in checks if check.essential},
+            settings=settings,
+            interrupted_by=interrupted_by,
+        ),
         summary=summary_of(results),
         machine=machine_of(collection, settings),
         identity=identity_of(collection),
@@ -137,19 +153,33 @@ class Collection:
         self._profile = settings.profile or DEFAULT_PROFILE
         self._end_s = system.clock_s() + (settings.timeout_s or DEFAULT_TIMEOUT_S)
         self._timeout_s = settings.timeout_s or DEFAULT_TIMEOUT_S
-        self._injected: dict[type, object] = {
-            System: system,
-            Settings: settings,
-            Probes: probes or Probes(system, self._end_s),
-        }
+        self._probes = probes or Probes(system, self._end_s)
+        self._injected: dict[type, object] = {System: system, Settings: settings, Probes: self._probes}
         self._saved = saved
         self._tasks: dict[type, asyncio.Task[object]] = {}
         self.known: dict[type, object] = {}
         """A fact, or its Unavailable, by the fact's type."""
 
-    async def gather(self, wanted: Iterable[type]) -> None:
-        """Collect these facts and what they need; exclusive ones, and what is made of them, one by one at the end."""
+    async def gather(self, wanted: Iterable[type], watcher: Watcher | None = None) -> int | None:
+        """Collect these facts and what they need. Gives the signal that ended it early, or None."""
         ordered = self._catalogue.closure(wanted)
+        interruption = Interruption()
+        work = asyncio.ensure_future(self._gather(ordered))
+        telling = asyncio.ensure_future(tell(watcher or (lambda _: None), lambda: self._probes.in_flight))
+        with interruption.ends(work):
+            await asyncio.wait({work})
+        telling.cancel()
+        if interruption.signal is None:
+            work.result()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for fact in ordered:
+            self.known.setdefault(fact, Unavailable.not_asked("the run was interrupted"))
+        return interruption.signal
+
+    async def _gather(self, ordered: list[type]) -> None:
+        """Exclusive facts, and what is made of them, come one by one at the end."""
         alone = [fact for fact in ordered if any(self._exclusive(needed) for needed in self._catalogue.closure([fact]))]
         await asyncio.gather(*(self._get(fact) for fact in ordered if fact not in alone))
         for fact in alone:

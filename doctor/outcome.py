@@ -18,14 +18,19 @@ EXIT_CODES = {
 }
 
 
-def outcome_of(results: Iterable[Result], *, essential: set[str], settings: Settings) -> Outcome:
+def outcome_of(
+    results: Iterable[Result], *, essential: set[str], settings: Settings, interrupted_by: int | None = None
+) -> Outcome:
     """The verdict and its exit code.
 
     Args:
         results: of all checks that were asked for.
         essential: ids without whose judgement nothing can be said; what `--require` names comes on top.
         settings: `--fail-on`, `--require` and what was selected.
+        interrupted_by: the signal that ended the run before everything was known.
     """
+    if interrupted_by is not None:
+        return Outcome("unknown", 128 + interrupted_by, "the run was interrupted")
     results = tuple(results)
     fail_on = settings.fail_on or "fail"
     required = set(settings.require or ())

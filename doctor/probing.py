@@ -49,6 +49,8 @@ class Probes:
         """When the run's time is over, by the system's clock."""
 
         self.own_python = sys.executable
+        self.in_flight: list[str] = []
+        """Names of the probes that are running."""
 
     async def run(
         self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = sys.executable, deadline_s: float
@@ -68,6 +70,7 @@ class Probes:
             raise Missing(Unavailable.timeout("did not fit into the time of the run (--timeout)"))
         path = str(HERE / "probes" / f"{probe}.py")
         running = Running([python, "-c", START, path], json.dumps(arguments or {}))
+        self.in_flight.append(probe)
         try:
             await asyncio.wait({running.ended}, timeout=min(deadline_s, left_s))
             late = not running.ended.done()
@@ -77,6 +80,7 @@ class Probes:
                 raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
             return running.result(late=late)
         finally:
+            self.in_flight.remove(probe)
             running.close()
 
 

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     ".checks.": ".check .facts .fixes .model .units",
     ".cli": ANYTHING,
     ".commands.": ANYTHING,
-    ".engine": "msgspec . .catalogue .check .facts .model .outcome .probing .settings .system .text",
+    ".engine": "msgspec . .catalogue .check .facts .model .outcome .probing .settings .system .text .watching",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
     ".fixes": ".facts .model",
@@ -69,6 +69,7 @@ MAY_IMPORT = {
     ".terminal": "",
     ".text": "",
     ".units": "",
+    ".watching": "",
 }
 
 PURE = (".check", ".checks", ".facts", ".fixes", ".model", ".reports", ".settings", ".text", ".units")

@@ -6,6 +6,7 @@ import click
 
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
+from dl_doctor.commands import progress
 from dl_doctor.commands.options import Seconds, Size, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
@@ -57,8 +58,8 @@ def check(context: click.Context, /, **given: Any) -> None:
         saved = load_report(facts) if facts else None
     except BadReport as error:
         raise click.UsageError(str(error)) from None
-    with output.reserved_for_the_report():
-        report = examine(catalogue, settings, System(root or "/"), saved)
+    with output.reserved_for_the_report(), progress.shown() as watcher:
+        report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
     for path in outputs:
         try:
             output.save(report, path, look)

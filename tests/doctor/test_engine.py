@@ -1,6 +1,8 @@
 """Facts are collected once, in order, with reasons where they are lacking; whatever crashes is a result."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +285,24 @@ def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:
         "shm-size": "not_run",
         "worker-count": "not_run",
     }
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_known_when_it_was_interrupted_is_in_the_report(tmp_path: Path, number: int, code: int) -> None:
+    async def endless() -> Left:
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(60)
+        return Left(1)
+
+    collectors = [Collector(endless, exclusive=True), Collector(right), Collector(total)]
+    report = report_of(tmp_path, [Check(seen_total), Check(seen_right)], collectors)
+
+    assert {result.id: result.status for result in report.results} == {"seen-total": "not_run", "seen-right": "pass"}
+    assert (report.verdict.exit_code, report.unavailable["left"].detail) == (code, "the run was interrupted")
+
+
+def test_after_a_run_signals_do_what_they_did_before(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    report_of(tmp_path, [Check(seen_right)], [Collector(right)])
+
+    assert signal.getsignal(signal.SIGINT) == before

@@ -41,6 +41,13 @@ def test_exit_codes(statuses: dict[str, Status], settings: dict[str, Any], code:
     assert (outcome.exit_code, outcome.status) == (code, status)
 
 
+@pytest.mark.parametrize(("signal", "code"), [(2, 130), (15, 143)])
+def test_an_interrupted_run_says_so_whatever_was_found(signal: int, code: int) -> None:
+    outcome = outcome_of([result("a", "fail")], essential=set(), settings=Settings(fail_on="never"), interrupted_by=signal)
+
+    assert (outcome.status, outcome.exit_code) == ("unknown", code)
+
+
 def test_the_reason_names_the_first_and_counts_the_others() -> None:
     outcome = outcome_of([result(f"c{n}", "fail") for n in range(6)], essential=set(), settings=Settings())
 
