@@ -1,8 +1,7 @@
 """How long the doctor takes beside what it must not be slower than: `make bench`.
 
-Each round runs every command once, in an order that turns, so that a busy minute hits all of them. What counts is the ratio within
-a round to `python -c "import torch"`; its median over the rounds is printed. A round's first column is with .pyc files, the second
-without any.
+Each round runs every command once, in an order that turns, so that a busy minute hits all of them. What counts is the ratio
+within a round to `python -c "import torch"`; its median over the rounds is printed. The last two columns are without .pyc files.
 """
 
 import argparse
