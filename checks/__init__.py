@@ -4,16 +4,26 @@ To add a check, copy a neighbour, and name it here.
 """
 
 from dl_doctor.checks.container import runtime
-from dl_doctor.checks.cpu import cpu_budget
+from dl_doctor.checks.cpu import affinity_kept, cpu_budget
+from dl_doctor.checks.gpu import torch_cuda_build
 from dl_doctor.checks.limits import fd_limit, memory_budget
+from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
 from dl_doctor.checks.shm import shm_size
+from dl_doctor.checks.storage import import_latency
 from dl_doctor.checks.workers import worker_count
 
 CHECKS = (
+    affinity_kept.CHECK,
     cpu_budget.CHECK,
     fd_limit.CHECK,
+    import_latency.CHECK,
+    interpreter.CHECK,
     memory_budget.CHECK,
+    packages_consistent.CHECK,
     runtime.CHECK,
     shm_size.CHECK,
+    torch_build.CHECK,
+    torch_cuda_build.CHECK,
+    torch_imports.CHECK,
     worker_count.CHECK,
 )

@@ -17,7 +17,7 @@ import msgspec
 from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.check import Check, needs_of
-from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Runtime, Target
+from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Runtime, Target, TorchFiles
 from dl_doctor.model import (
     FORMAT_VERSION,
     PROFILES,
@@ -52,7 +52,7 @@ DEFAULT_PROFILE: Profile = "default"
 DEFAULT_TIMEOUT_S = 60.0
 """For the whole run."""
 
-HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target)
+HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
 """Facts that the report's head is made of, whatever checks are asked for."""
 
 STAGES = (
@@ -396,7 +396,7 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
         cpus=cpu.cpus_of_all_ranks if cpu and cpu.quota_known else None,
         memory_bytes=min(limit.limit_bytes for limit in memory.limits) if memory and memory.limit_known else None,
         gpus=(),
-        torch=None,
+        torch=known[TorchFiles].version if TorchFiles in known else None,
     )
 
 

@@ -1,8 +1,10 @@
 """Fixes that several checks word alike."""
 
+import shlex
 from collections.abc import Callable
 
 from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.target import Target
 from dl_doctor.model import Fix
 
 
@@ -41,3 +43,13 @@ def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fi
         return ()
     options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
     return (Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly."),)
+
+
+def python(target: Target) -> str:
+    """The examined interpreter as a shell takes it."""
+    return shlex.quote(target.path)
+
+
+def pip_install(target: Target, packages: str) -> str:
+    """The command that installs into the examined environment."""
+    return f"{python(target)} -m pip install {packages}"

@@ -13,6 +13,7 @@ from dl_doctor.facts import (
     environment,
     gpu_grant,
     host,
+    interpreter_build,
     limits,
     loader_plan,
     memory_budget,
@@ -22,12 +23,15 @@ from dl_doctor.facts import (
     shared_memory,
     slurm,
     target,
+    torch_files,
+    torch_import,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.host import Host
+from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
@@ -37,6 +41,8 @@ from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.torch_files import TorchFiles
+from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -47,6 +53,7 @@ __all__ = [
     "Environment",
     "GpuGrant",
     "Host",
+    "InterpreterBuild",
     "Limits",
     "LoaderPlan",
     "MemoryBudget",
@@ -56,6 +63,8 @@ __all__ = [
     "SharedMemory",
     "Slurm",
     "Target",
+    "TorchFiles",
+    "TorchImport",
 ]
 
 
@@ -82,6 +91,7 @@ COLLECTORS = (
     Collector(environment.collect),
     Collector(gpu_grant.collect),
     Collector(host.collect),
+    Collector(interpreter_build.collect),
     Collector(limits.collect),
     Collector(loader_plan.collect),
     Collector(memory_budget.collect),
@@ -91,4 +101,6 @@ COLLECTORS = (
     Collector(shared_memory.collect),
     Collector(slurm.collect),
     Collector(target.collect),
+    Collector(torch_files.collect),
+    Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5, exclusive=True),
 )

@@ -22,6 +22,10 @@ ALLOWED = frozenset(
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         # promised GPUs (facts/gpu_grant.py)
         *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        # which libraries torch gets, and what an image says that it holds (checks/python)
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VERSION", "PYTORCH_VERSION"),
+        # what binds threads to CPUs (checks/cpu/affinity_kept.py)
+        *("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND"),
     }
 )
 

@@ -1,0 +1,1 @@
+"""GPUs, and whether the job can reach them."""

@@ -1,0 +1,1 @@
+"""The examined Python and the PyTorch in it."""

@@ -1,0 +1,1 @@
+"""Where data, code and results lie, and how fast that is."""
