@@ -40,10 +40,10 @@ def c_library():
     except OSError:
         pass
     try:
-        name, _, version = os.confstr("CS_GNU_LIBC_VERSION").partition(" ")
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (AttributeError, OSError, ValueError):
         return None, None
-    return name, version or None
+    return name or None, version or None
 
 
 def missing(step):
