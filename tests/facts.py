@@ -4,10 +4,25 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts import CpuBudget, GpuGrant, Limits, LoaderPlan, MemoryBudget, Ranks, Runtime, SharedMemory, Slurm
+from dl_doctor.facts import (
+    CpuBudget,
+    GpuGrant,
+    InterpreterBuild,
+    Limits,
+    LoaderPlan,
+    MemoryBudget,
+    Ranks,
+    Runtime,
+    SharedMemory,
+    Slurm,
+    Target,
+    TorchFiles,
+    TorchImport,
+)
 from dl_doctor.facts.cpu_budget import CpuLimit
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
+from dl_doctor.model import Ended
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 
@@ -96,3 +111,59 @@ def slurm(**fields: Any) -> Slurm:
         "gpus": (),
     }
     return Slurm(**{**known, **fields})
+
+
+def target(why: str = "from VIRTUAL_ENV", path: str = "/venv/bin/python") -> Target:
+    return Target(path=path, why=why, has_torch=True)
+
+
+def interpreter_build(**fields: Any) -> InterpreterBuild:
+    known = {
+        "ended": Ended(how="answered"),
+        "version": "3.11.7",
+        "implementation": "cpython",
+        "prefix": "/venv",
+        "kind": "venv",
+        "libc": "glibc",
+        "libc_version": "2.36",
+        "start_methods": ("fork", "spawn", "forkserver"),
+    }
+    return InterpreterBuild(**{**known, **fields})
+
+
+def torch_files(version: str | None = "2.6.0+cu124", **fields: Any) -> TorchFiles:
+    """PyTorch's own build for CUDA 12.4, unless a test says otherwise."""
+    known = {
+        "origin": "/venv/lib/python3.11/site-packages/torch/__init__.py",
+        "folder": "/venv/lib/python3.11/site-packages/torch",
+        "version": version,
+        "metadata_version": version,
+        "cuda": "12.4",
+        "hip": None,
+        "libraries": ("libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"),
+        "links_glibc": True,
+        "glibc_wanted": "2.28",
+        "pins": (),
+        "companions": (),
+        "packages": {"numpy": "2.2.4"},
+        "conda": (),
+    }
+    return TorchFiles(**{**known, **fields})
+
+
+def torch_import(**fields: Any) -> TorchImport:
+    known = {
+        "ended": Ended(how="answered"),
+        "import_s": 1.4,
+        "affinity_before": tuple(range(8)),
+        "affinity_after": tuple(range(8)),
+        "version": "2.6.0+cu124",
+        "cuda": "12.4",
+        "parallel_info": "ATen/Parallel:\nATen parallel backend: OpenMP\n",
+    }
+    return TorchImport(**{**known, **fields})
+
+
+def not_imported(**ended: Any) -> TorchImport:
+    """The import of torch did not come back."""
+    return TorchImport(ended=Ended(**{"step": "import torch", **ended}))

@@ -92,7 +92,8 @@ def packages_consistent(torch: TorchFiles, target: Target) -> Verdict:
 
 def numpy(torch: TorchFiles, target: Target) -> list[Finding]:
     version = torch.packages.get("numpy", "")
-    if torch.release is None or torch.release >= NUMPY_2 or not version.startswith("2."):
+    interface = release_of(version) or (1, 0)
+    if torch.release is None or torch.release >= NUMPY_2 or interface < (2, 0):
         return []
     return [
         Finding(

@@ -102,5 +102,5 @@ COLLECTORS = (
     Collector(slurm.collect),
     Collector(target.collect),
     Collector(torch_files.collect),
-    Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5, exclusive=True),
+    Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5),
 )

@@ -277,14 +277,7 @@ def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:
     statuses = {result.id: result.status for result in report.results}
 
     assert report.machine.hostname == "gpu17"
-    assert statuses == {
-        "cpu-budget": "not_run",
-        "fd-limit": "not_run",
-        "memory-budget": "not_run",
-        "runtime": "pass",
-        "shm-size": "not_run",
-        "worker-count": "not_run",
-    }
+    assert {name: status for name, status in statuses.items() if status != "not_run"} == {"runtime": "pass"}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
