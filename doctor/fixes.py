@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.model import Fix
 
 
@@ -53,3 +54,12 @@ def python(target: Target) -> str:
 def pip_install(target: Target, packages: str) -> str:
     """The command that installs into the examined environment."""
     return f"{python(target)} -m pip install {packages}"
+
+
+def torch_again(files: TorchFiles, *others: str) -> str | None:
+    """What pip is told for the build of torch that is there, and for others beside it; None where no index of pip's has it."""
+    version, _, tag = (files.version or "").partition("+")
+    if files.conda or not all(part.isdecimal() for part in version.split(".")):
+        return None
+    index = f" --index-url https://download.pytorch.org/whl/{tag}" if tag else ""
+    return f"{' '.join((f'torch=={version}', *others))}{index}" if files.tag_is_pytorchs else None

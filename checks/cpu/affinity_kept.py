@@ -49,20 +49,22 @@ def shrunk(
     environment: Environment | Unavailable,
 ) -> Finding:
     known = {} if isinstance(environment, Unavailable) else environment.variables
+    kept = len(set(before) & set(after))
     set_here = [name for name in VARIABLES if known.get(name)]
-    cause = f"{' and '.join(f'{name}={known[name]}' for name in set_here)} made" if set_here else "Importing torch made"
+    cause = (
+        f"Importing torch with {' and '.join(f'{name}={known[name]}' for name in set_here)}" if set_here else "Importing torch"
+    )
     loaded = f" OpenMP in the process: {', '.join(torch.openmp)}." if torch.openmp else ""
     unset = (
         (Fix("Unset it before Python starts", (f"unset {' '.join(set_here)}",)),)
         if set_here
         else (Fix("Use the build of PyTorch from pytorch.org: its OpenMP binds nothing unless it is told to"),)
     )
-    cpus = ", ".join(map(str, before)) if len(before) <= 8 else f"*range({before[0]}, {before[-1] + 1})"
     return Finding(
         level="note" if plan.num_workers == 0 else "fail",
         subject="affinity",
-        summary=f"{cause} {count(len(before), 'CPU')} {len(after)}",
-        measured=Quantity(len(after), "CPUs", "sched_getaffinity after importing torch"),
+        summary=f"{cause} leaves {kept} of {count(len(before), 'CPU')}",
+        measured=Quantity(kept, "CPUs", "sched_getaffinity after importing torch"),
         expected=Quantity(len(before), "CPUs", "sched_getaffinity before"),
         relation="at_least",
         why=f"The main thread is bound, and all workers inherit it: they share {count(len(after), 'CPU')}.{loaded}",
@@ -70,11 +72,17 @@ def shrunk(
             *unset,
             Fix(
                 "Or give the workers their CPUs back",
-                (f"DataLoader(..., worker_init_fn=lambda worker: os.sched_setaffinity(0, {{{cpus}}}))",),
+                (f"DataLoader(..., worker_init_fn=lambda worker: os.sched_setaffinity(0, {in_python(before)}))",),
                 note="With spawn or forkserver it has to be a function at the top of a module.",
             ),
         ),
     )
+
+
+def in_python(cpus: tuple[int, ...]) -> str:
+    """`range(0, 64)`, or `{0, 2, 4}` where it has gaps."""
+    run = range(cpus[0], cpus[-1] + 1)
+    return f"range({run.start}, {run.stop})" if tuple(run) == cpus else f"{{{', '.join(map(str, cpus))}}}"
 
 
 CHECK = Check(affinity_kept)

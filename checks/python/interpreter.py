@@ -47,7 +47,7 @@ def interpreter(build: InterpreterBuild, target: Target, torch: TorchFiles | Una
     """
     if build.ended.how == "hung":
         return Verdict.unknown(f"{target.path} {build.ended.in_words}")
-    if build.ended.how == "raised":
+    if build.ended.how == "raised" or (build.ended.how == "exited" and "Traceback" in build.ended.output_tail):
         return Verdict.unknown(f"the look at {target.path} {build.ended.in_words}")
     if build.version is None:
         return Verdict(f"{target.path} {build.ended.in_words}", [does_not_start(build, target)])

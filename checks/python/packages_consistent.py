@@ -1,7 +1,9 @@
+import re
+
 from dl_doctor.check import Check
 from dl_doctor.facts import Target, TorchFiles
 from dl_doctor.facts.torch_files import Companion, Pin
-from dl_doctor.fixes import pip_install, python
+from dl_doctor.fixes import pip_install, python, torch_again
 from dl_doctor.model import Finding, Fix, Verdict
 
 TORCHVISION = {
@@ -133,6 +135,7 @@ def companions(companion: Companion, torch: TorchFiles, target: Target) -> list[
     if fits(companion, torch) and same_variant(companion, torch):
         return []
     other = f"is for torch {companion.wanted_torch}" if companion.wanted_torch else "is for another torch"
+    again = torch_again(torch, companion.name)
     if fits(companion, torch):
         other = "is built for another kind of device"
     return [
@@ -141,12 +144,7 @@ def companions(companion: Companion, torch: TorchFiles, target: Target) -> list[
             subject=companion.name,
             summary=f"{companion.name} {companion.version} {other}, and torch {torch.version} is installed",
             why="Its compiled part is linked against one release: it fails where the job imports it, or where it first uses it.",
-            fixes=(
-                Fix(
-                    "Install both in one command, from one index",
-                    (pip_install(target, f"torch=={public(torch.version or '')} {companion.name}{index(torch)}"),),
-                ),
-            ),
+            fixes=(Fix("Install both in one command, from one index", (pip_install(target, again),) if again else ()),),
         )
     ]
 
@@ -167,7 +165,7 @@ def fits(companion: Companion, torch: TorchFiles) -> bool:
 def same_variant(companion: Companion, torch: TorchFiles) -> bool:
     """`+cu124` beside `+cu124`. A version without a tag can be anything."""
     ours, theirs = torch.local_tag or "", companion.version.partition("+")[2]
-    known = all(tag == "cpu" or tag.startswith(("cu", "rocm")) for tag in (ours, theirs))
+    known = all(re.fullmatch(r"cpu|(cu|rocm)[0-9.]+", tag) for tag in (ours, theirs))
     return not known or ours == theirs
 
 
@@ -220,11 +218,6 @@ def overwritten(torch: TorchFiles, target: Target) -> list[Finding]:
             )
         )
     return findings
-
-
-def index(torch: TorchFiles) -> str:
-    tag = torch.local_tag or ""
-    return f" --index-url https://download.pytorch.org/whl/{tag}" if tag == "cpu" or tag.startswith(("cu", "rocm")) else ""
 
 
 def is_release(version: str | None) -> bool:

@@ -1,9 +1,10 @@
 import re
+import shlex
 from dataclasses import dataclass
 
 from dl_doctor.check import Check
 from dl_doctor.facts import Environment, Target, TorchFiles, TorchImport
-from dl_doctor.fixes import pip_install, python
+from dl_doctor.fixes import pip_install, python, torch_again
 from dl_doctor.model import Ended, Finding, Fix, Unavailable, Verdict
 
 STEPS = ("import torch", "import numpy")
@@ -23,7 +24,8 @@ class Cause:
 
     why: str
     fixes: tuple[tuple[str, str], ...] = ()
-    """Title and command of each; `PYTHON` stands for the interpreter and `INSTALL` for pip's command of it."""
+    """Title and command of each; `PYTHON` stands for the interpreter, `INSTALL` for pip's command of it and `TORCH` for the
+    build that is there."""
 
     linked: bool = False
     """Whether a library from LD_LIBRARY_PATH or LD_PRELOAD can be the reason."""
@@ -32,14 +34,14 @@ class Cause:
     source: str = ""
 
 
-REINSTALL = ("Install it anew, with what it needs", "INSTALL --force-reinstall torch")
+REINSTALL = ("Install it anew, with what it needs", "INSTALL --force-reinstall TORCH")
 
 CAUSES = (
     Cause(
         r"__nvJitLink\w+",
         "PyTorch gets a libnvJitLink of another CUDA version",
         "cuSPARSE needs the libnvJitLink of its own release, and an older one was found first.",
-        (("Install the one that belongs to it", "INSTALL --force-reinstall nvidia-nvjitlink-cu12"),),
+        (("Install the one that belongs to it", "INSTALL --force-reinstall TORCH"),),
         linked=True,
         source="pytorch/pytorch#111469, #131312, #134929",
     ),
@@ -156,7 +158,7 @@ CAUSES = (
         r"(\S+): (?:file too short|invalid ELF header|wrong ELF class: \w+)",
         "{0} is damaged, or for another kind of machine",
         "An installation was cut short, the disk was full, or the environment was copied from another architecture.",
-        (("Install it anew", "INSTALL --force-reinstall --no-cache-dir torch"),),
+        (("Install it anew", "INSTALL --force-reinstall --no-cache-dir TORCH"),),
         explained_by="disk-space",
         source="glibc, elf/dl-load.c",
     ),
@@ -211,7 +213,7 @@ CAUSES = (
         r"No module named '([\w.]+)'",
         "PyTorch needs {0}, which is not installed",
         "It was installed without its dependencies, or one was removed since.",
-        (("Install what it needs", "INSTALL torch"),),
+        (("Install what it needs", "INSTALL TORCH"),),
         source="Python's importlib",
     ),
     Cause(
@@ -232,7 +234,7 @@ CAUSES = (
         r"died by SIGBUS",
         "A file that is mapped is shorter than it was, or cannot be read",
         "An installation was cut short or is being replaced, or its disk or server has a fault.",
-        (("Install it anew", "INSTALL --force-reinstall --no-cache-dir torch"),),
+        (("Install it anew", "INSTALL --force-reinstall --no-cache-dir TORCH"),),
         source="mmap(2)",
     ),
     Cause(
@@ -275,14 +277,14 @@ def torch_imports(torch: TorchImport, files: TorchFiles, target: Target, environ
     pytorch/pytorch#111469, #123097, #37577, #13806; NVIDIA/DALI#5519; libffi/libffi#568
     """
     if torch.import_s is None:
-        return broken(torch.ended, target, environment)
+        return broken(torch.ended, files, target, environment)
     seen = f"torch {torch.version} from {files.folder}, imported in {torch.import_s:.1f} s"
     if files.version is None:
         return Verdict(seen, [another(files)])
     return Verdict(seen, [without_numpy(torch, target)] if torch.numpy_error else [])
 
 
-def broken(ended: Ended, target: Target, environment: Environment | Unavailable) -> Verdict:
+def broken(ended: Ended, files: TorchFiles, target: Target, environment: Environment | Unavailable) -> Verdict:
     if ended.how == "hung":
         return Verdict.unknown(f"{target.path} {ended.in_words}: it is very slow, or it hangs")
     if ended.how == "raised" and ended.step not in STEPS:
@@ -293,7 +295,7 @@ def broken(ended: Ended, target: Target, environment: Environment | Unavailable)
     text = f"{ended.in_words}\n{ended.output_tail}"
     cause, groups = known_cause(text)
     variables = linking(environment) if cause is None or cause.linked else {}
-    return Verdict(seen, [fatal(ended, target, cause, groups, variables)])
+    return Verdict(seen, [fatal(ended, files, target, cause, groups, variables)])
 
 
 def known_cause(text: str) -> tuple[Cause | None, tuple[str, ...]]:
@@ -309,11 +311,14 @@ def linking(environment: Environment | Unavailable) -> dict[str, str]:
     return {name: known[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if known.get(name)}
 
 
-def fatal(ended: Ended, target: Target, cause: Cause | None, groups: tuple[str, ...], variables: dict[str, str]) -> Finding:
+def fatal(
+    ended: Ended, files: TorchFiles, target: Target, cause: Cause | None, groups: tuple[str, ...], variables: dict[str, str]
+) -> Finding:
     told = cause.summary.format(*groups) if cause else f"import torch {ended.in_words.removesuffix(f' at: {ended.step}')}"
     from_elsewhere = "".join(f" {name} is {value}." for name, value in variables.items())
     unset = f"env {' '.join(f'-u {name}' for name in variables)} {python(target)} -c 'import torch'"
-    known = tuple(fix(title, command.format(*groups), target) for title, command in cause.fixes) if cause else ()
+    found = [shlex.quote(group) for group in groups]
+    known = [fix(title, command.format(*found), files, target) for title, command in (cause.fixes if cause else ())]
     return Finding(
         level="fail",
         subject="torch",
@@ -328,8 +333,12 @@ def fatal(ended: Ended, target: Target, cause: Cause | None, groups: tuple[str, 
     )
 
 
-def fix(title: str, command: str, target: Target) -> Fix:
-    command = command.replace("INSTALL", pip_install(target, "").rstrip()).replace("PYTHON", python(target))
+def fix(title: str, command: str, files: TorchFiles, target: Target) -> Fix:
+    again = torch_again(files)
+    if "TORCH" in command and again is None:
+        return Fix(title, note="From where it came: its build is not in pip's indexes.")
+    words = {"PYTHON": python(target), "INSTALL": pip_install(target, "").rstrip(), "TORCH": again or ""}
+    command = re.sub("|".join(words), lambda found: words[found[0]], command)
     return Fix(title, (command,) if command else ())
 
 

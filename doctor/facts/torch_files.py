@@ -81,6 +81,12 @@ class TorchFiles(msgspec.Struct, frozen=True, kw_only=True):
         """`cpu`, `cu124`, or what a site's own build says."""
         return (self.version or "").partition("+")[2] or None
 
+    @property
+    def tag_is_pytorchs(self) -> bool:
+        """Whether an index of PyTorch's has this build: PyPI's carry no tag, the others that of their index."""
+        tag = self.local_tag or "cpu"
+        return tag in ("cpu", "xpu") or re.fullmatch(r"(cu|rocm)[0-9.]+", tag) is not None
+
 
 async def collect(probes: Probes, target: Target) -> TorchFiles | Unavailable:
     probed = await probes.run("torch_files", python=target.path, deadline_s=5)

@@ -1,7 +1,7 @@
 """Which torch would be imported and what lies beside it: files and metadata only, nothing of it is imported."""
 
 import glob
-import importlib.metadata
+import importlib
 import importlib.util
 import os
 import platform
@@ -47,8 +47,8 @@ def probe(arguments, step):  # noqa: ARG001
 
 def distribution(name):
     try:
-        return importlib.metadata.distribution(name)
-    except Exception:  # noqa: BLE001 (not there, or damaged)
+        return importlib.import_module("importlib.metadata").distribution(name)
+    except Exception:  # noqa: BLE001 (not there, or damaged, or a Python before 3.8)
         return None
 
 

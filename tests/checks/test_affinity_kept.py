@@ -48,6 +48,14 @@ def test_the_variable_is_named(variables: dict[str, str], command: tuple[str, ..
     assert "/venv/lib/libgomp.so.1" in finding.why
 
 
+@pytest.mark.parametrize(("before", "code"), [(ALL, "range(0, 16)"), ((0, 2, 8), "{0, 2, 8}")])
+def test_the_workers_get_back_what_there_was(before: tuple[int, ...], code: str) -> None:
+    torch = torch_import(affinity_before=before, affinity_after=(0,))
+    (finding,) = CHECK.judge(torch, loader_plan(num_workers=8), Environment({})).findings
+
+    assert finding.fixes[-1].commands == (f"DataLoader(..., worker_init_fn=lambda worker: os.sched_setaffinity(0, {code}))",)
+
+
 @pytest.mark.parametrize(
     ("torch", "status"),
     [

@@ -56,6 +56,7 @@ def test_missing_pieces(module: str, level: str) -> None:
         ({"how": "stuck", "pid": 7, "state": "D", "wait_channel": "nfs_wait"}, "fail"),
         ({"how": "hung"}, "error"),  # a slow disk is no broken Python
         ({"how": "raised", "error": "SyntaxError"}, "error"),  # older than what our probes are written in
+        ({"how": "exited", "exit_code": 1, "output_tail": "Traceback (most recent call last):\n..."}, "error"),  # Python 2.7
     ],
 )
 def test_one_that_does_not_answer(ended: dict[str, Any], status: str) -> None:
