@@ -9,6 +9,7 @@ PIECES = ("_ctypes", "_multiprocessing", "_posixshmem", "_bz2", "_lzma")
 
 
 def probe(arguments, step):  # noqa: ARG001
+    sys.dont_write_bytecode = True  # what is imported here for the first time leaves no file
     step("look at the interpreter")
     libc, libc_version = c_library()
     return {

@@ -3,10 +3,12 @@
 import importlib
 import os
 import re
+import sys
 import time
 
 
 def probe(arguments, step):  # noqa: ARG001
+    sys.dont_write_bytecode = True  # what is imported here for the first time leaves no file
     before = affinity()
     step("import torch")
     begin = time.monotonic()

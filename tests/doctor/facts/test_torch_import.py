@@ -94,10 +94,11 @@ def test_a_mask_that_shrinks(torch: Any) -> None:
     assert told.affinity_after == (max(os.sched_getaffinity(0)),)
 
 
-def test_something_that_is_no_pytorch_is_imported_all_the_same(torch: Any) -> None:
+def test_something_that_is_no_pytorch_is_imported_all_the_same(torch: Any, tmp_path: Path) -> None:
     torch("")
     told = imported()
 
+    assert [path.name for path in tmp_path.rglob("*")] == ["torch", "__init__.py"]  # no __pycache__
     assert (told.ended.how, told.version, told.cuda, told.parallel_backend) == ("answered", None, None, None)
 
 
