@@ -5,6 +5,7 @@ To add a check, copy a neighbour, and name it here.
 
 from dl_doctor.checks.container import runtime
 from dl_doctor.checks.cpu import cpu_budget
+from dl_doctor.checks.gpu import gpu_device_access, gpu_driver_floor, gpu_libraries, gpu_order, gpu_per_rank, gpu_visible
 from dl_doctor.checks.limits import fd_limit, memory_budget
 from dl_doctor.checks.shm import shm_size
 from dl_doctor.checks.workers import worker_count
@@ -12,6 +13,12 @@ from dl_doctor.checks.workers import worker_count
 CHECKS = (
     cpu_budget.CHECK,
     fd_limit.CHECK,
+    gpu_device_access.CHECK,
+    gpu_driver_floor.CHECK,
+    gpu_libraries.CHECK,
+    gpu_order.CHECK,
+    gpu_per_rank.CHECK,
+    gpu_visible.CHECK,
     memory_budget.CHECK,
     runtime.CHECK,
     shm_size.CHECK,

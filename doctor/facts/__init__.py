@@ -11,32 +11,42 @@ from dl_doctor.facts import (
     cgroups,
     cpu_budget,
     environment,
+    gpu_access,
     gpu_grant,
+    gpu_libraries,
     host,
     limits,
     loader_plan,
     memory_budget,
     mounts,
+    nvidia_driver,
+    nvml,
     ranks,
     runtime,
     shared_memory,
     slurm,
     target,
+    visible_gpus,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
+from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
+from dl_doctor.facts.nvidia_driver import NvidiaDriver
+from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.visible_gpus import VisibleGpus
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -45,17 +55,22 @@ __all__ = [
     "Collector",
     "CpuBudget",
     "Environment",
+    "GpuAccess",
     "GpuGrant",
+    "GpuLibraries",
     "Host",
     "Limits",
     "LoaderPlan",
     "MemoryBudget",
     "Mounts",
+    "NvidiaDriver",
+    "Nvml",
     "Ranks",
     "Runtime",
     "SharedMemory",
     "Slurm",
     "Target",
+    "VisibleGpus",
 ]
 
 
@@ -80,15 +95,20 @@ COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(environment.collect),
+    Collector(gpu_access.collect, deadline_s=25),
     Collector(gpu_grant.collect),
+    Collector(gpu_libraries.collect, deadline_s=15),
     Collector(host.collect),
     Collector(limits.collect),
     Collector(loader_plan.collect),
     Collector(memory_budget.collect),
     Collector(mounts.collect),
+    Collector(nvidia_driver.collect),
+    Collector(nvml.collect, deadline_s=25),
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(slurm.collect),
     Collector(target.collect),
+    Collector(visible_gpus.collect),
 )
