@@ -7,6 +7,11 @@ from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 DRIVERS = {"nvidia-uvm": ("nvidia-uvm",), "nvidiactl": ("nvidia", "nvidiactl")}
 """Under which names /proc/devices lists the driver of a node; `nvidia` for those of the GPUs."""
 
+REVOKED = (
+    "systemd takes a container's right to its devices away when it reloads (systemctl daemon-reload), and NVML then says "
+    '"Unknown Error".'
+)
+
 HOST = ("bare", "slurm", "container")
 
 
@@ -49,47 +54,55 @@ def gpu_device_access(
     if how != "answered":
         return Verdict.unknown(f"the nodes cannot be tried: a process that did {access.ended.in_words}")
     inside = isinstance(runtime, Runtime) and runtime.view == "container"
-    refused = [finding for node in access.nodes if (finding := judged(node, driver, access, inside=inside))]
-    return Verdict(seen(access, driver), [*refused, *missing(driver, access, inside=inside)])
+    return Verdict(seen(access, driver), [*judged(access, driver, inside=inside), *missing(driver, access, inside=inside)])
 
 
 def seen(access: GpuAccess, driver: NvidiaDriver) -> str:
-    told = ", ".join(f"{node.name} {node.error or 'opens'}" for node in access.nodes)
+    tried = ", ".join(f"{node.name} {node.error or 'opens'}" for node in access.nodes)
     untried = [name for name in driver.gpu_nodes if name not in {node.name for node in access.nodes}]
-    return f"{told}; {len(untried)} of other jobs not tried" if untried else told
+    return f"{tried}; {len(untried)} of other jobs not tried" if untried else tried
 
 
-def judged(node: Node, driver: NvidiaDriver, access: GpuAccess, *, inside: bool) -> Finding | None:
+def judged(access: GpuAccess, driver: NvidiaDriver, *, inside: bool) -> list[Finding]:
+    """One finding for all nodes with the same trouble."""
+    alike: dict[str, list[Node]] = {}
+    for node in access.nodes:
+        alike.setdefault(trouble(node, driver), []).append(node)
+    return [told(kind, nodes, driver, access, inside=inside) for kind, nodes in alike.items() if kind]
+
+
+def trouble(node: Node, driver: NvidiaDriver) -> str:
+    """STALE, or the error of open(2); empty where there is none, or where the node was removed while we looked."""
+    if node.major is not None and node.major not in (current(node, driver) or {node.major}):
+        return "STALE"
+    return node.error if node.error not in (None, "ENOENT") else ""
+
+
+def current(node: Node, driver: NvidiaDriver) -> set[int]:
+    return {driver.majors[name] for name in DRIVERS.get(node.name, ("nvidia",)) if name in driver.majors}
+
+
+def told(kind: str, nodes: list[Node], driver: NvidiaDriver, access: GpuAccess, *, inside: bool) -> Finding:
+    node = nodes[0]
     path = f"/dev/{node.name}"
-    current = {driver.majors[name] for name in DRIVERS.get(node.name, ("nvidia",)) if name in driver.majors}
-    if node.major is not None and current and node.major not in current:
-        now = " or ".join(map(str, sorted(current)))
-        summary = f"{path} is older than the driver: it has device number {node.major}, the driver now has {now}"
+    which = path if len(nodes) == 1 else f"{path} and {len(nodes) - 1} more"
+    if kind == "STALE":
+        now = " or ".join(map(str, sorted(current(node, driver))))
+        summary = f"{which}: older than the driver, with device number {node.major}, where the driver now has {now}"
         return found(path, summary, "The driver was reloaded after the node was made.", renewed(inside=inside))
-    if node.error is None:
-        return None
-    mode = "" if node.mode is None else f", although its mode is {node.mode:o}"
-    if node.error == "EPERM":
-        summary = f"{path} may not be opened (EPERM){mode}: the control group forbids the device"
-        why = (
-            "systemd takes a container's right to its devices away when it reloads (systemctl daemon-reload), and NVML then says "
-            '"Unknown Error".'
-            if inside
-            else "The job's control group does not hold this GPU."
-        )
+    if kind == "EPERM":
+        mode = "" if node.mode is None else f", although the mode is {node.mode:o}"
+        summary = f"{which} may not be opened (EPERM){mode}: the control group forbids it"
+        why = REVOKED if inside else "The job's control group does not hold this device."
         return found(path, summary, why, restarted(inside=inside))
-    if node.error == "EACCES":
-        summary = f"{path} may not be opened by user {access.uid} (EACCES): its mode is {node.mode or 0:o}, its group {node.gid}"
+    if kind == "EACCES":
+        summary = f"{which} may not be opened by user {access.uid} (EACCES): the mode is {node.mode or 0:o}, the group {node.gid}"
         why = "With a mode that allows it, a security label (SELinux) does not, or /dev is mounted with nodev."
         return found(path, summary, why, allowed(node))
-    if node.error in ("ENXIO", "ENODEV"):
-        summary = f"{path} belongs to no device ({node.error})"
-        return found(path, summary, "The driver is not loaded, was reloaded, or has lost this GPU.", renewed(inside=inside))
-    if node.error == "ENOENT":
-        return None  # it was removed while we looked
-    return found(
-        path, f"{path} does not open: {node.error}", "The driver refuses it: the GPU may be ill.", renewed(inside=inside)
-    )
+    if kind in ("ENXIO", "ENODEV"):
+        why = "The driver is not loaded, was reloaded, or has lost this GPU."
+        return found(path, f"{which}: no device is behind it ({kind})", why, renewed(inside=inside))
+    return found(path, f"{which} cannot be opened: {kind}", "The driver refuses: the GPU may be ill.", renewed(inside=inside))
 
 
 def missing(driver: NvidiaDriver, access: GpuAccess, *, inside: bool) -> list[Finding]:

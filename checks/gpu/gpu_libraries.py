@@ -44,6 +44,8 @@ def gpu_libraries(
     ## References
     NVIDIA/nvidia-docker#671, NVIDIA/nvidia-docker#365, mudler/LocalAI#11973, lyulyul/shine-cluster#30
     """
+    if driver.platform == "jetson":
+        return Verdict.skip("a Jetson has libraries of its own; a run on the GPU tells whether they fit")
     granted = (isinstance(access, GpuAccess) and access.opened) or (isinstance(nvml, Nvml) and nvml.usable)
     if not granted and driver.platform == "native":
         return Verdict.skip("this job was given no GPU" if driver.there else NO_GPU)

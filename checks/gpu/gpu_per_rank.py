@@ -19,8 +19,8 @@ def gpu_per_rank(ranks: Ranks, environment: Environment, nvml: Nvml, visible: Vi
 
     ## How it decides
     A rank whose number is not below the GPUs that it sees fails; so do more ranks on the node than GPUs. Inside a Slurm step
-    whose tasks see a part of its GPUs, those of the whole step are counted. One process alone, and a job that hides its GPUs,
-    is not judged.
+    whose tasks see a part of its GPUs, those of the whole step are counted. In the batch script, where tasks are yet to come and
+    are often meant as CPUs, it is a note. One process alone, and a job that hides its GPUs, is not judged.
 
     For example, `srun --ntasks-per-node=4 --gpus-per-task=1`: rank 3 sees one GPU, and fails.
 
@@ -44,7 +44,13 @@ def gpu_per_rank(ranks: Ranks, environment: Environment, nvml: Nvml, visible: Vi
         return Verdict.skip("GPUs are divided into instances, and CUDA shows one of them to each process")
     of_step = len(slurm.gpus) if isinstance(slurm, Slurm) and slurm.in_step else 0
     seen = f"{ranks.on_node} ranks ({ranks.source}), this one {'unnumbered' if rank is None else rank}, {visible.count} GPUs seen"
-    return Verdict(seen, [*beyond(rank, source, visible.count), *crowded(ranks, max(visible.count, of_step))])
+    return Verdict(
+        seen,
+        [
+            *beyond(rank, source, visible.count),
+            *crowded(ranks, max(visible.count, of_step), to_come=rank is None and isinstance(slurm, Slurm) and not slurm.in_step),
+        ],
+    )
 
 
 def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> tuple[int | None, str]:
@@ -73,12 +79,12 @@ def beyond(rank: int | None, source: str, gpus: int) -> list[Finding]:
     ]
 
 
-def crowded(ranks: Ranks, gpus: int) -> list[Finding]:
+def crowded(ranks: Ranks, gpus: int, *, to_come: bool) -> list[Finding]:
     if ranks.on_node <= gpus:
         return []
     return [
         Finding(
-            level="fail",
+            level="note" if to_come else "fail",
             subject="ranks",
             summary=f"{ranks.on_node} ranks on this node share {gpus} GPU{'s' if gpus != 1 else ''}",
             measured=Quantity(gpus, "GPUs", "NVML, CUDA_VISIBLE_DEVICES and Slurm's grant"),

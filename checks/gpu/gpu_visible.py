@@ -64,6 +64,8 @@ def gpu_visible(
     opened = access.opened if isinstance(access, GpuAccess) else ()
     if driver.platform == "wsl" and not grant.promised and nvml.error == "LIBRARY_NOT_FOUND":
         return Verdict.skip(NO_GPU)
+    if not (promised_or_there(grant, driver) or nvml.usable):
+        return Verdict.skip(NO_GPU)
     seen = ladder(driver, opened, nvml, visible)
     promised = min(1, grant.promised or 0) if nvml.divided else grant.promised or 0
     findings = [*broken(nvml), *dead(nvml)]
@@ -74,6 +76,11 @@ def gpu_visible(
     if not findings:
         findings = [*unshown(promised, grant, nvml, visible), *ungranted(driver, opened, nvml, runtime)]
     return Verdict(seen, findings)
+
+
+def promised_or_there(grant: GpuGrant, driver: NvidiaDriver) -> bool:
+    """A driver alone is loaded in virtual machines that wait for a card, and seen from a container that was given none."""
+    return bool(grant.promised or driver.pci or driver.bound or driver.nodes)
 
 
 def ladder(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, visible: VisibleGpus) -> str:
@@ -203,9 +210,9 @@ def unshown(promised: int, grant: GpuGrant, nvml: Nvml, visible: VisibleGpus) ->
 
 
 def ungranted(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime: Runtime | Unavailable) -> list[Finding]:
-    if nvml.usable or opened or not (driver.pci or driver.gpu_nodes):
+    if nvml.usable or opened:
         return []
-    number = max(len(driver.pci or ()), len(driver.gpu_nodes))
+    number = max(len(driver.pci or ()), len(driver.gpu_nodes), len(driver.bound))
     given = isinstance(runtime, Runtime) and (runtime.view == "container" or runtime.scheduler)
     why = "Nothing says that this job should have them." if given else f"{init_in_words(nvml)}."
     return [
