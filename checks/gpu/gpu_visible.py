@@ -80,7 +80,7 @@ def gpu_visible(
 
 def promised_or_there(grant: GpuGrant, driver: NvidiaDriver) -> bool:
     """A driver alone is loaded in virtual machines that wait for a card, and seen from a container that was given none."""
-    return bool(grant.promised or driver.pci or driver.bound or driver.nodes)
+    return bool(grant.promised or driver.pci or driver.bound or driver.gpu_nodes or driver.platform == "wsl")
 
 
 def ladder(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, visible: VisibleGpus) -> str:
@@ -219,7 +219,7 @@ def ungranted(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime
         Finding(
             level="note",
             subject="gpus",
-            summary=f"This machine has GPUs ({number}) that this job {'was not given' if given else 'cannot use'}",
+            summary=f"This machine has {number or 'an unknown number of'} GPUs that this job {'was not given' if given else 'cannot use'}",
             why=f"{why} If it should: --expect-gpus makes it a failure.",
             fixes=(*give_gpus(), *(() if driver.version else (load_the_driver(),))),
         )

@@ -54,7 +54,7 @@ def test_wsl_and_jetson_are_told_apart(tmp_path: Path, files: dict[str, Any], sa
     [
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n", "550.90.07"),
         (
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\nGCC version:  gcc version 11.4.0\n",
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\nGCC version:  11.4.0\n",
             "570.86.15",
         ),
         ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.65.06  Release Build\n", "580.65.06"),
