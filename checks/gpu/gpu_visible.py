@@ -214,12 +214,13 @@ def ungranted(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime
         return []
     number = max(len(driver.pci or ()), len(driver.gpu_nodes), len(driver.bound))
     given = isinstance(runtime, Runtime) and (runtime.view == "container" or runtime.scheduler)
+    many = str(number) if number else "an unknown number of"
     why = "Nothing says that this job should have them." if given else f"{init_in_words(nvml)}."
     return [
         Finding(
             level="note",
             subject="gpus",
-            summary=f"This machine has {number or 'an unknown number of'} GPUs that this job {'was not given' if given else 'cannot use'}",
+            summary=f"This machine has {many} GPUs that this job {'was not given' if given else 'cannot use'}",
             why=f"{why} If it should: --expect-gpus makes it a failure.",
             fixes=(*give_gpus(), *(() if driver.version else (load_the_driver(),))),
         )

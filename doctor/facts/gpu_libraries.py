@@ -57,9 +57,11 @@ class GpuLibraries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(
-    probes: Probes, driver: NvidiaDriver, grant: GpuGrant | Unavailable, target: Target
+    probes: Probes, driver: NvidiaDriver, grant: GpuGrant | Unavailable, target: Target | Unavailable
 ) -> GpuLibraries | Unavailable:
     if nothing := nothing_to_ask(driver, grant):
         return nothing
+    if isinstance(target, Unavailable):
+        return target.inherited_from("target")
     probed = await probes.run("gpu_libraries", python=target.path, deadline_s=DEADLINE_S)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, GpuLibraries)
