@@ -5,7 +5,15 @@ To add a check, copy a neighbour, and name it here.
 
 from dl_doctor.checks.container import runtime
 from dl_doctor.checks.cpu import affinity_kept, cpu_budget
-from dl_doctor.checks.gpu import torch_cuda_build
+from dl_doctor.checks.gpu import (
+    gpu_device_access,
+    gpu_driver_floor,
+    gpu_libraries,
+    gpu_order,
+    gpu_per_rank,
+    gpu_visible,
+    torch_cuda_build,
+)
 from dl_doctor.checks.limits import fd_limit, memory_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
 from dl_doctor.checks.shm import shm_size
@@ -16,6 +24,12 @@ CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
     fd_limit.CHECK,
+    gpu_device_access.CHECK,
+    gpu_driver_floor.CHECK,
+    gpu_libraries.CHECK,
+    gpu_order.CHECK,
+    gpu_per_rank.CHECK,
+    gpu_visible.CHECK,
     import_latency.CHECK,
     interpreter.CHECK,
     memory_budget.CHECK,

@@ -29,6 +29,24 @@ def for_containers(
     )
 
 
+def give_gpus(number: int | None = None) -> tuple[Fix, ...]:
+    """Ways to start the job with GPUs.
+
+    Args:
+        number: how many; None for all that are there, or one where a number must be said.
+    """
+    title, toolkit, some = "Start the container with GPUs", "The host needs NVIDIA's container toolkit.", number or 1
+    return (
+        Fix(title, (f"docker run --gpus {number or 'all'} ...",), ("docker",), note=toolkit),
+        Fix(title, ("podman run --device nvidia.com/gpu=all ...",), ("podman",), note=toolkit),
+        Fix("In compose.yaml", ("gpus: all",), ("compose",)),
+        Fix(title, (f"resources: {{limits: {{nvidia.com/gpu: {some}}}}}", "runtimeClassName: nvidia"), ("kubernetes",)),
+        Fix("Ask Slurm for GPUs, at sbatch and at srun", (f"#SBATCH --gpus={some}", f"srun --gpus={some} ..."), ("slurm",)),
+        Fix(title, ("apptainer exec --nv ...",), ("apptainer",)),
+        Fix(title, ("NVIDIA_VISIBLE_DEVICES=all enroot start ...",), ("enroot",)),
+    )
+
+
 def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fix, ...]:
     """The most workers that fit with a prefetch_factor of 1; nothing where none do, or where it is as little already.
 

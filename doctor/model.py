@@ -157,6 +157,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         raise LookupError(f"no fix for {runtime} in: {self.summary}")
 
 
+NO_GPU = "no GPU here and none expected"
+"""Why checks of GPUs skip on a machine without; asked for alone, they are then content (outcome.py)."""
+
+
 class Reason(msgspec.Struct, frozen=True):
     """Why a check did not judge."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dl_doctor.model import Outcome, Result
+from dl_doctor.model import NO_GPU, Outcome, Result
 from dl_doctor.settings import Settings
 
 GO, STOP, WRONG_USE, UNKNOWN, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 70, 130, 143
@@ -45,6 +45,8 @@ def outcome_of(
         return Outcome("stop", code, f"{' and '.join(named(stops))} said no")
     if untold:
         return Outcome("unknown", GO if fail_on == "never" else UNKNOWN, f"{' and '.join(named(untold))} could not tell")
+    if not judged and without_gpus(results):
+        return Outcome("go", GO, NO_GPU)
     if not judged and asked_for_something(settings, results):
         return Outcome("unknown", GO if fail_on == "never" else UNKNOWN, "nothing was judged")
     return Outcome("go", GO, "no failure")
@@ -54,6 +56,12 @@ def could_not_tell(result: Result, essential: set[str], required: set[str]) -> b
     if result.id in required:
         return result.status in ("error", "skip", "not_run")
     return result.id in essential and result.status == "error"
+
+
+def without_gpus(results: tuple[Result, ...]) -> bool:
+    """Whether checks of GPUs alone were asked for, where there is none and nobody expects one."""
+    reasons = [result.reason.detail for result in results if result.reason is not None]
+    return NO_GPU in reasons and all(result.area == "gpu" and result.status in ("skip", "not_run") for result in results)
 
 
 def asked_for_something(settings: Settings, results: tuple[Result, ...]) -> bool:

@@ -1,10 +1,13 @@
 """Where everything is installed (.ci/run), a test that is skipped has failed: a skip is not a pass."""
 
 import os
+import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+
+from tests.fakes import Fakes
 
 NO_SKIPS = os.environ.get("DL_DOCTOR_NO_SKIPS") == "1"
 
@@ -27,6 +30,15 @@ def torch_python() -> str:
     if not path.exists():
         pytest.skip(f"{path} is not there; `make test` makes it")
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
+    """NVIDIA's libraries as we wrote them, compiled."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs cc, a C compiler")
+    return Fakes(tmp_path_factory.mktemp("fakes"), compiler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

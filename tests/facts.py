@@ -6,11 +6,15 @@ import msgspec
 
 from dl_doctor.facts import (
     CpuBudget,
+    GpuAccess,
     GpuGrant,
+    GpuLibraries,
     InterpreterBuild,
     Limits,
     LoaderPlan,
     MemoryBudget,
+    NvidiaDriver,
+    Nvml,
     Ranks,
     Runtime,
     SharedMemory,
@@ -18,11 +22,17 @@ from dl_doctor.facts import (
     Target,
     TorchFiles,
     TorchImport,
+    VisibleGpus,
 )
+from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
+from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_access import Node
+from dl_doctor.facts.gpu_libraries import Library
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
-from dl_doctor.model import Ended
+from dl_doctor.facts.nvml import Gpu
+from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 
@@ -91,8 +101,81 @@ def limits(**fields: Any) -> Limits:
     return Limits(**{**known, **fields})
 
 
-def gpu_grant(*, promised: int | None = None, nodes: tuple[str, ...] = ()) -> GpuGrant:
-    return GpuGrant(promised=promised, source="a test", nodes=nodes)
+def gpu_grant(*, promised: int | None = None, nodes: tuple[str, ...] = (), source: str = "a test") -> GpuGrant:
+    return GpuGrant(promised=promised, source=source, nodes=nodes)
+
+
+ANSWERED = Ended(how="answered")
+
+
+def gpu_nodes(count: int) -> tuple[str, ...]:
+    return ("nvidia-uvm", *(f"nvidia{index}" for index in range(count)), "nvidiactl")
+
+
+def nvidia_driver(count: int = 2, **fields: Any) -> NvidiaDriver:
+    """A machine with so many GPUs, and NVIDIA's driver."""
+    addresses = tuple(f"0000:{index + 1:02x}:00.0" for index in range(count))
+    known = {
+        "platform": "native",
+        "pci": addresses,
+        "version": "550.90.07" if count else None,
+        "bound": addresses,
+        "nodes": gpu_nodes(count) if count else (),
+        "majors": {"nvidia": 195, "nvidia-uvm": 510} if count else {},
+    }
+    return NvidiaDriver(**{**known, **fields})
+
+
+def gpu_access(count: int = 2, *, errors: dict[str, str] | None = None, **fields: Any) -> GpuAccess:
+    """So many GPUs whose nodes open, but for those with an error."""
+    nodes = tuple(
+        Node(name=name, error=(errors or {}).get(name), major=510 if name == "nvidia-uvm" else 195, mode=0o666, uid=0, gid=0)
+        for name in gpu_nodes(count)
+    )
+    return GpuAccess(**{"ended": ANSWERED, "nodes": nodes, "uid": 0, "can_make_nodes": False, **fields})
+
+
+def gpu(index: int = 0, **fields: Any) -> Gpu:
+    known = {
+        "uuid": f"GPU-{index:08x}-0000",
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "minor": index,
+        "memory_bytes": 80 * GIB,
+        "mig": False,
+    }
+    return Gpu(**{"index": index, **known, **fields})
+
+
+def nvml(*gpus: Gpu, count: int = 2, **fields: Any) -> Nvml:
+    gpus = gpus or tuple(gpu(index) for index in range(count))
+    known = {"ended": ANSWERED, "driver_version": "550.90.07", "cuda_version": "12.4", "count": len(gpus), "gpus": gpus}
+    return Nvml(**{**known, **fields})
+
+
+def nvml_error(code: str) -> Nvml:
+    """NVML that does not begin."""
+    return Nvml(ended=ANSWERED, error=code)
+
+
+def visible_gpus(known: Nvml | Unavailable, told: str | None = None, **variables: str) -> VisibleGpus:
+    """What CUDA would show with this CUDA_VISIBLE_DEVICES."""
+    set_ = {} if told is None else {"CUDA_VISIBLE_DEVICES": told}
+    return visible.collect(Environment({**variables, **set_}), known)
+
+
+def library(path: str | None = None, error: str | None = None) -> Library:
+    return Library(path=path, error=error)
+
+
+def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fields: Any) -> GpuLibraries:
+    known = {
+        "ended": ANSWERED,
+        "cuda": cuda or library("/usr/lib/x86_64-linux-gnu/libcuda.so.550.90.07"),
+        "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
+        "torch_cuda": "12.8",
+    }
+    return GpuLibraries(**{**known, **fields})
 
 
 def runtime(name: str = "docker", **fields: Any) -> Runtime:

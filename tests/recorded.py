@@ -7,6 +7,7 @@ of today read, and nothing else.
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -25,6 +26,9 @@ from dl_doctor.system import FileEntry, Missing, System, Usage
 from dl_doctor.text import parse_cpu_list
 
 MACHINES = Path(__file__).parent / "machines"
+
+GPU_NODE = re.compile("nvidia|nvmap|nvhost|kfd|dxg")
+"""Names in /dev that matter here."""
 
 NAMES = tuple(sorted(folder.name for folder in MACHINES.iterdir() if folder.is_dir()))
 
@@ -163,7 +167,7 @@ class RecordingSystem(System):
         if path.startswith("/sys/fs/cgroup"):
             self.machine["files"].setdefault(path, {"folder": []})  # only that it is there matters
         elif path == "/dev":
-            self.machine["files"][path] = {"folder": [name for name in names if name.startswith("nvidia")]}
+            self.machine["files"][path] = {"folder": [name for name in names if GPU_NODE.match(name)]}
         else:
             self.machine["files"][path] = {"folder": names}
         return names

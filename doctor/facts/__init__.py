@@ -11,13 +11,17 @@ from dl_doctor.facts import (
     cgroups,
     cpu_budget,
     environment,
+    gpu_access,
     gpu_grant,
+    gpu_libraries,
     host,
     interpreter_build,
     limits,
     loader_plan,
     memory_budget,
     mounts,
+    nvidia_driver,
+    nvml,
     ranks,
     runtime,
     shared_memory,
@@ -25,17 +29,22 @@ from dl_doctor.facts import (
     target,
     torch_files,
     torch_import,
+    visible_gpus,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
+from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
+from dl_doctor.facts.nvidia_driver import NvidiaDriver
+from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
@@ -43,6 +52,7 @@ from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.facts.torch_import import TorchImport
+from dl_doctor.facts.visible_gpus import VisibleGpus
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -51,13 +61,17 @@ __all__ = [
     "Collector",
     "CpuBudget",
     "Environment",
+    "GpuAccess",
     "GpuGrant",
+    "GpuLibraries",
     "Host",
     "InterpreterBuild",
     "Limits",
     "LoaderPlan",
     "MemoryBudget",
     "Mounts",
+    "NvidiaDriver",
+    "Nvml",
     "Ranks",
     "Runtime",
     "SharedMemory",
@@ -65,6 +79,7 @@ __all__ = [
     "Target",
     "TorchFiles",
     "TorchImport",
+    "VisibleGpus",
 ]
 
 
@@ -89,13 +104,17 @@ COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(environment.collect),
+    Collector(gpu_access.collect, deadline_s=25),
     Collector(gpu_grant.collect),
+    Collector(gpu_libraries.collect, deadline_s=15),
     Collector(host.collect),
     Collector(interpreter_build.collect),
     Collector(limits.collect),
     Collector(loader_plan.collect),
     Collector(memory_budget.collect),
     Collector(mounts.collect),
+    Collector(nvidia_driver.collect),
+    Collector(nvml.collect, deadline_s=25),
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
@@ -103,4 +122,5 @@ COLLECTORS = (
     Collector(target.collect),
     Collector(torch_files.collect),
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5),
+    Collector(visible_gpus.collect),
 )

@@ -20,12 +20,13 @@ ALLOWED = frozenset(
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
         # thread pools (facts/cpu_budget.py)
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
-        # promised GPUs (facts/gpu_grant.py)
-        *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         # which libraries torch gets, and what an image says that it holds (checks/python)
         *("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VERSION", "PYTORCH_VERSION"),
         # what binds threads to CPUs (checks/cpu/affinity_kept.py)
         *("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND"),
+        # promised, shown and numbered GPUs (facts/gpu_grant.py, facts/visible_gpus.py, facts/ranks.py)
+        *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
+        *("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"),
     }
 )
 

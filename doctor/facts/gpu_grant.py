@@ -18,10 +18,10 @@ PROMISE = re.compile(r"[0-9]+(:[0-9]+)?|(GPU|MIG)-.+", re.ASCII)
 
 
 class GpuGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: --expect-gpus, SLURM_STEP_GPUS, SLURM_JOB_GPUS, NVIDIA_VISIBLE_DEVICES, and the names in /dev."""
+    """Source: --expect-gpus, SLURM_STEP_GPUS, SLURM_JOB_GPUS, NVIDIA_VISIBLE_DEVICES, --require, and the names in /dev."""
 
     promised: int | None
-    """How many GPUs somebody named for this job; None where nobody did."""
+    """How many GPUs this process is to see at least, because somebody named them; None where nobody did."""
 
     source: str
     nodes: tuple[str, ...]
@@ -43,6 +43,19 @@ def promise(environment: Environment, slurm: Slurm | Unavailable, settings: Sett
     if settings.expect_gpus is not None:
         return settings.expect_gpus, "--expect-gpus"
     if isinstance(slurm, Slurm) and slurm.gpus:
-        return len(slurm.gpus), "Slurm's grant"
+        return of_this_task(slurm), "Slurm's grant"
     named = [token for token in (environment.get("NVIDIA_VISIBLE_DEVICES") or "").split(",") if PROMISE.fullmatch(token)]
-    return (len(named), "NVIDIA_VISIBLE_DEVICES") if named else (None, "nobody named a GPU")
+    if named:
+        return cards(named), "NVIDIA_VISIBLE_DEVICES"
+    return (1, "--require gpu-visible") if "gpu-visible" in (settings.require or ()) else (None, "nobody named a GPU")
+
+
+def of_this_task(slurm: Slurm) -> int:
+    """Slurm may bind each task of a step to its share of the step's GPUs."""
+    tasks = slurm.tasks_on_node if slurm.in_step and slurm.tasks_on_node else 1
+    return max(1, len(slurm.gpus) // tasks)
+
+
+def cards(tokens: list[str]) -> int:
+    """How many cards these are: slices of one (`0:1`, `MIG-...`) are not told apart, so they count as one."""
+    return len({"MIG" if token.startswith("MIG-") else token.partition(":")[0] for token in tokens})

@@ -34,7 +34,7 @@ async def collect(system: System, probes: Probes, settings: Settings) -> Target 
         for (path, why), found in zip(known, probed.answer["found"], strict=True)
         if found["runs"]
     ]
-    return choose(there) or Unavailable.absent(f"{known[0][0]} is no program that can be run")
+    return choose(there) or Unavailable.failed(f"--python {known[0][0]} is no program that can be run")
 
 
 def candidates(told: str | None, own: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from dl_doctor.model import Result, Status
+from dl_doctor.model import NO_GPU, Reason, Result, Status
 from dl_doctor.outcome import outcome_of
 from dl_doctor.settings import Settings
 
@@ -52,3 +53,28 @@ def test_the_reason_names_the_first_and_counts_the_others() -> None:
     outcome = outcome_of([result(f"c{n}", "fail") for n in range(6)], essential=set(), settings=Settings())
 
     assert outcome.reason == "c0 and c1 and c2 and 3 more said no"
+
+
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        ([], 0),
+        ([("gpu", "skip")], 0),
+        ([("gpu", "not_run")], 0),  # of a higher profile
+        ([("gpu", "error")], 3),
+        ([("shm", "skip")], 3),  # something else was asked for, too
+    ],
+)
+def test_checks_of_gpus_alone_are_content_where_there_are_none(others: list[tuple[str, Status]], code: int) -> None:
+    without = msgspec.structs.replace(result("gpu-visible", "skip"), area="gpu", reason=Reason("absent", NO_GPU))
+    results = [without, *(msgspec.structs.replace(result("c", status), area=area) for area, status in others)]
+    outcome = outcome_of(results, essential={"gpu-visible"}, settings=Settings(select=("gpu",)))
+
+    assert outcome.exit_code == code
+    assert code or outcome.reason == NO_GPU
+
+
+def test_a_gpu_that_is_required_and_not_there_is_not_content() -> None:
+    without = msgspec.structs.replace(result("gpu-order", "skip"), area="gpu", reason=Reason("absent", NO_GPU))
+
+    assert outcome_of([without], essential=set(), settings=Settings(require=("gpu-order",))).exit_code == 3

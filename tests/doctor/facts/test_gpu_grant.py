@@ -25,6 +25,10 @@ STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n", "SLURM_STEP_ID": "0"}
         ({"NVIDIA_VISIBLE_DEVICES": "all"}, None, ["nvidia0", "nvidiactl"], None, True),
         ({**STEP, "SLURM_JOB_GPUS": "0,1,2,3"}, None, [], 4, True),
         ({**STEP, "SLURM_JOB_GPUS": "0,1,2,3", "SLURM_STEP_GPUS": "2"}, None, [], 1, True),
+        ({"NVIDIA_VISIBLE_DEVICES": "MIG-41b3,MIG-52c4"}, None, [], 1, True),  # slices may be of one card
+        ({"NVIDIA_VISIBLE_DEVICES": "0:0,0:1,2:0"}, None, [], 2, True),
+        ({**STEP, "SLURM_STEP_GPUS": "0,1,2,3", "SLURM_STEP_TASKS_PER_NODE": "4"}, None, [], 1, True),  # each task its own
+        ({**STEP, "SLURM_STEP_GPUS": "0,1", "SLURM_STEP_TASKS_PER_NODE": "4"}, None, [], 1, True),
         ({}, 2, [], 2, True),
         ({"NVIDIA_VISIBLE_DEVICES": "0,1"}, 0, [], 0, False),  # what the user says wins
         ({}, None, ["nvidiactl", "nvidia-uvm"], None, False),  # no device of it
@@ -40,3 +44,10 @@ def test_promises(
     grant = gpu_grant.collect(system, env, slurm.collect(env), Settings(expect_gpus=expect))
 
     assert (grant.promised, grant.expected) == (promised, expected)
+
+
+def test_what_is_required_is_promised(tmp_path: Path) -> None:
+    system = RecordedSystem({"files": {"/dev": {"folder": []}}}, tmp_path)
+    env = Environment({})
+
+    assert gpu_grant.collect(system, env, slurm.collect(env), Settings(require=("gpu-visible",))).promised == 1

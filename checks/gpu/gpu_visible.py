@@ -1,0 +1,242 @@
+from dl_doctor.check import Check
+from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Nvml, Runtime, VisibleGpus
+from dl_doctor.fixes import give_gpus
+from dl_doctor.model import NO_GPU, Finding, Fix, Quantity, Unavailable, Verdict
+
+CAUSES = {
+    "LIBRARY_NOT_FOUND": ("NVIDIA's libraries are not here", "gpu-libraries"),
+    "LIB_RM_VERSION_MISMATCH": ("the driver's library and its kernel module are of different versions", "gpu-libraries"),
+    "DRIVER_NOT_LOADED": ("NVIDIA's kernel module does not answer", "gpu-device-access"),
+    "NO_PERMISSION": ("this user may not use the device nodes", "gpu-device-access"),
+    "UNKNOWN": ("most often this container's right to the device nodes was taken away", "gpu-device-access"),
+}
+"""What nvmlInit's codes mean, and the check that knows more."""
+
+TROUBLES = {
+    "GPU_IS_LOST": "has fallen off the bus",
+    "INSUFFICIENT_POWER": "lacks a power cable",
+    "IRQ_ISSUE": "gets no interrupts",
+}
+"""Codes of a single GPU, in words; nvml.h."""
+
+HOST = ("bare", "slurm", "container")
+
+
+def gpu_visible(
+    grant: GpuGrant,
+    driver: NvidiaDriver,
+    access: GpuAccess | Unavailable,
+    nvml: Nvml,
+    visible: VisibleGpus,
+    runtime: Runtime | Unavailable,
+) -> Verdict:
+    """The GPUs that this job was given can be seen
+
+    ## What it checks
+    Every rung between a card and PyTorch: the bus, NVIDIA's driver, the device nodes and whether they open, the management
+    library (NVML), and CUDA_VISIBLE_DEVICES.
+
+    ## Why it matters
+    A job that sees no GPU ends at once, or trains on the CPU for days. PyTorch only says "no CUDA GPUs are available", whichever
+    rung it is that is broken.
+
+    ## How it decides
+    GPUs are promised by --expect-gpus, by Slurm's grant, by indices or UUIDs in NVIDIA_VISIBLE_DEVICES, or by --require
+    gpu-visible. `all`, `void` and `none` promise nothing: images carry them to machines without GPUs. Fewer GPUs than promised
+    fail, and the finding names the rung where they are lost. So does a GPU whose node opens and that NVML does not list, and one
+    that NVML lists as lost. GPUs of the host that this job was not given, or that were hidden on purpose, are a note. Without any
+    sign of a GPU and without a promise there is nothing to judge.
+
+    For example, with `--expect-gpus 8`, eight open nodes and seven GPUs in NVML, one is lost between driver and NVML: it fails.
+
+    ## How to fix
+    Start the container or the step with GPUs, load or update the driver, or restart what lost its rights: the rung decides.
+
+    ## Known limits
+    Instances of a divided GPU (MIG) are not counted: one card is enough for any number of them. A Jetson has no NVML to ask.
+    That a GPU computes is not shown by its being seen.
+
+    ## References
+    NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1085, NVIDIA/deepops#1102, microsoft/WSL#5663, ray-project/ray#1044
+    """
+    if nvml.ended.how not in ("answered", "killed", "stuck") or nvml.ended.signal == "SIGKILL":
+        return Verdict.unknown(f"NVML cannot be asked: its process {nvml.ended.in_words}")
+    opened = access.opened if isinstance(access, GpuAccess) else ()
+    if driver.platform == "wsl" and not grant.promised and nvml.error == "LIBRARY_NOT_FOUND":
+        return Verdict.skip(NO_GPU)
+    if not (promised_or_there(grant, driver) or nvml.usable):
+        return Verdict.skip(NO_GPU)
+    seen = ladder(driver, opened, nvml, visible)
+    promised = min(1, grant.promised or 0) if nvml.divided else grant.promised or 0
+    findings = [*broken(nvml), *dead(nvml)]
+    if not findings and promised > len(nvml.usable):
+        findings = [unmet(promised, grant, driver, opened, nvml, runtime)]
+    if not findings and len(opened) > len(nvml.usable):
+        findings = [unlisted(opened, nvml)]
+    if not findings:
+        findings = [*unshown(promised, grant, nvml, visible), *ungranted(driver, opened, nvml, runtime)]
+    return Verdict(seen, findings)
+
+
+def promised_or_there(grant: GpuGrant, driver: NvidiaDriver) -> bool:
+    """A driver alone is loaded in virtual machines that wait for a card, and seen from a container that was given none."""
+    return bool(grant.promised or driver.pci or driver.bound or driver.gpu_nodes or driver.platform == "wsl")
+
+
+def ladder(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, visible: VisibleGpus) -> str:
+    """All rungs in a line."""
+    asked = nvml.ended.in_words if nvml.ended.how != "answered" else nvml.error or f"{len(nvml.usable)} listed"
+    told = "not set" if visible.told is None else repr(visible.told)
+    bus = "not to be seen" if driver.pci is None else f"{len(driver.pci)} GPUs"
+    nodes = f"{len(driver.gpu_nodes)} nodes, {len(opened)} of them opened"
+    native = f"bus: {bus}; driver: {driver.version or 'none'}; {nodes}; "
+    return f"{native if driver.platform == 'native' else ''}NVML: {asked}; CUDA_VISIBLE_DEVICES: {told}"
+
+
+def broken(nvml: Nvml) -> list[Finding]:
+    """A call that brings its process down, or never comes back from the kernel, does the same to the job."""
+    if nvml.ended.how == "answered":
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject="nvml",
+            summary=f"NVIDIA's management library cannot be used: a process that asked it {nvml.ended.in_words}",
+            why="The job's own calls will end so too. The driver or a GPU is ill, or the library does not fit the driver.",
+            owner="admin",
+            fixes=(restart_the_driver(),),
+        )
+    ]
+
+
+def dead(nvml: Nvml) -> list[Finding]:
+    return [
+        Finding(
+            level="fail",
+            subject=f"gpu:{gpu.index}",
+            summary=f"GPU {gpu.index}{f' ({gpu.pci})' if gpu.pci else ''} {TROUBLES.get(trouble, f'answers {trouble}')}",
+            why=f"NVML says {trouble}. CUDA often fails for all GPUs of a node while one is in this state.",
+            owner="admin",
+            fixes=(restart_the_driver(),),
+        )
+        for gpu in nvml.gpus
+        if (trouble := gpu.trouble)
+    ]
+
+
+def unmet(
+    promised: int, grant: GpuGrant, driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime: Runtime | Unavailable
+) -> Finding:
+    found = len(nvml.usable)
+    rung, cause, fixes = lost_at(promised, driver, opened, nvml, runtime)
+    return Finding(
+        level="fail",
+        subject="gpus",
+        summary=f"{promised} GPUs were promised by {grant.source}, {found} can be seen: {rung}",
+        measured=Quantity(found, "GPUs", "NVML"),
+        expected=Quantity(promised, "GPUs", grant.source),
+        relation="at_least",
+        why='PyTorch will say "no CUDA GPUs are available" or see fewer than it should.',
+        owner="admin" if cause or rung.startswith("NVIDIA's driver") else "you",
+        fixes=fixes,
+        explained_by=cause,
+    )
+
+
+def lost_at(
+    wanted: int, driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime: Runtime | Unavailable
+) -> tuple[str, str | None, tuple[Fix, ...]]:
+    """The lowest rung with fewer than wanted: in words, the check that knows more of it, and what mends it."""
+    inside = isinstance(runtime, Runtime) and runtime.view == "container"
+    if driver.platform == "wsl":
+        if "dxg" not in driver.nodes:
+            return "/dev/dxg, by which WSL reaches the GPU, is not there", None, (*give_gpus(wanted), update_wsl())
+        return init_in_words(nvml), CAUSES.get(nvml.error or "", ("", None))[1], (*give_gpus(wanted), update_wsl())
+    if driver.pci is not None and len(driver.pci) < wanted and not driver.gpu_nodes:
+        return f"{len(driver.pci)} are on the PCI bus of this machine", None, give_gpus(wanted)
+    if driver.version is None and not driver.gpu_nodes and not inside:
+        return "NVIDIA's driver is not loaded", None, (load_the_driver(),)
+    if len(driver.gpu_nodes) < wanted:
+        return f"{len(driver.gpu_nodes)} have a node in /dev", None, give_gpus(wanted)
+    if len(opened) < wanted:
+        return f"{len(opened)} of the nodes in /dev open", "gpu-device-access", give_gpus(wanted)
+    return init_in_words(nvml), CAUSES.get(nvml.error or "", ("", None))[1], (*give_gpus(wanted), restart_the_driver())
+
+
+def init_in_words(nvml: Nvml) -> str:
+    if nvml.error is None:
+        return f"NVML lists {len(nvml.usable)}"
+    return f"NVML says {nvml.error}: {CAUSES[nvml.error][0]}" if nvml.error in CAUSES else f"NVML says {nvml.error}"
+
+
+def unlisted(opened: tuple[str, ...], nvml: Nvml) -> Finding:
+    """Granted, for its node opens, and yet not listed."""
+    found = len(nvml.usable)
+    return Finding(
+        level="fail",
+        subject="gpus",
+        summary=f"{len(opened)} GPUs have nodes that open, {found} can be seen: {init_in_words(nvml)}",
+        measured=Quantity(found, "GPUs", "NVML"),
+        expected=Quantity(len(opened), "GPUs", "nodes in /dev that open"),
+        relation="at_least",
+        why="This job was given the nodes, and something between them and CUDA is broken.",
+        owner="admin",
+        fixes=(*give_gpus(), restart_the_driver()),
+        explained_by=CAUSES.get(nvml.error or "", ("", None))[1],
+    )
+
+
+def unshown(promised: int, grant: GpuGrant, nvml: Nvml, visible: VisibleGpus) -> list[Finding]:
+    """What CUDA_VISIBLE_DEVICES hides. Only who said how many there should be wants to see them whatever it says."""
+    if visible.count is None or visible.told is None or not nvml.usable:
+        return []
+    strict = grant.source == "--expect-gpus" and visible.count < promised
+    if not strict and visible.count != 0:
+        return []
+    expected = Quantity(promised, "GPUs", grant.source) if strict else None
+    return [
+        Finding(
+            level="fail" if strict or not visible.hidden else "note",
+            subject="CUDA_VISIBLE_DEVICES",
+            summary=f"CUDA_VISIBLE_DEVICES={visible.told} shows {visible.count} of {len(nvml.usable)} GPUs",
+            measured=Quantity(visible.count, "GPUs", "CUDA_VISIBLE_DEVICES"),
+            expected=expected,
+            relation="at_least" if strict else None,
+            why="Whoever set it hides GPUs from this process: you, or Slurm or Ray for a task that asked for none.",
+            fixes=(Fix("Show them all, if that was not meant", ("unset CUDA_VISIBLE_DEVICES",)),),
+            explained_by=None if visible.hidden else "gpu-order",
+        )
+    ]
+
+
+def ungranted(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime: Runtime | Unavailable) -> list[Finding]:
+    if nvml.usable or opened:
+        return []
+    number = max(len(driver.pci or ()), len(driver.gpu_nodes), len(driver.bound))
+    given = isinstance(runtime, Runtime) and (runtime.view == "container" or runtime.scheduler)
+    many = str(number) if number else "an unknown number of"
+    why = "Nothing says that this job should have them." if given else f"{init_in_words(nvml)}."
+    return [
+        Finding(
+            level="note",
+            subject="gpus",
+            summary=f"This machine has {many} GPUs that this job {'was not given' if given else 'cannot use'}",
+            why=f"{why} If it should: --expect-gpus makes it a failure.",
+            fixes=(*give_gpus(), *(() if driver.version else (load_the_driver(),))),
+        )
+    ]
+
+
+def restart_the_driver() -> Fix:
+    return Fix("Reset the GPUs, or restart the node", ("nvidia-smi --gpu-reset", "reboot"), HOST, "needs-root")
+
+
+def load_the_driver() -> Fix:
+    return Fix("Install or load NVIDIA's driver", ("modprobe nvidia",), HOST, "needs-root", "nvidia-smi then lists the GPUs.")
+
+
+def update_wsl() -> Fix:
+    return Fix("Update WSL and NVIDIA's driver for Windows", ("wsl --update",), ("bare",), note="In Windows, not in Linux.")
+
+
+CHECK = Check(gpu_visible, essential=True, scope="node")

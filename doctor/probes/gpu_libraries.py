@@ -1,0 +1,42 @@
+"""Load the driver's libraries and see where they come from. Nothing in them is called, so no GPU is touched."""
+
+import ctypes
+import importlib.util
+import os
+import re
+
+
+def probe(_arguments, step):
+    found = {}
+    for key, name in (("nvml", "libnvidia-ml.so.1"), ("cuda", "libcuda.so.1")):
+        step("load %s" % name)
+        found[key] = loaded(name)
+    step("read torch/version.py")
+    found["torch_cuda"] = torch_cuda()
+    return found
+
+
+def loaded(name):
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        return {"path": None, "error": str(error)}
+    return {"path": mapped(name.partition(".so")[0] + ".so"), "error": None}
+
+
+def mapped(beginning):
+    """The file, whose name begins so, that lies in our memory."""
+    with open("/proc/self/maps", encoding="utf-8", errors="backslashreplace") as file:
+        paths = (line.rstrip("\n").partition("/")[1:] for line in file)
+        return next((slash + rest for slash, rest in paths if os.path.basename(rest).startswith(beginning)), None)
+
+
+def torch_cuda():
+    """The version is a line of text, which is had without the seconds of an import."""
+    try:
+        folder = importlib.util.find_spec("torch").submodule_search_locations[0]
+        with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+            found = re.search(r"^cuda\b.*=\s*['\"]([0-9.]+)['\"]", file.read(), re.MULTILINE)
+    except (AttributeError, ImportError, IndexError, OSError, TypeError, ValueError):
+        return None
+    return found.group(1) if found else None

@@ -1,0 +1,228 @@
+"""NVML, the driver's libraries and the nodes, asked for real: of our own libraries, in processes of their own."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor.facts import gpu_access, gpu_libraries, nvml
+from dl_doctor.facts.gpu_access import GpuAccess, to_open
+from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.target import Target
+from dl_doctor.model import NO_GPU, Unavailable
+from dl_doctor.probing import Probes
+from dl_doctor.system import System
+from tests import facts
+from tests.fakes import Fakes
+
+LOST, NOT_SUPPORTED, FUNCTION_NOT_FOUND = 15, 3, "FUNCTION_NOT_FOUND"
+
+
+def probes() -> Probes:
+    system = System()
+    return Probes(system, system.clock_s() + 60)
+
+
+def described(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    (folder / "gpus").write_text("".join(f"{line}\n" for line in lines))
+    monkeypatch.setenv("FAKE_GPUS", str(folder / "gpus"))
+
+
+def asked() -> Nvml:
+    told = asyncio.run(nvml.collect(probes(), facts.nvidia_driver(), facts.gpu_grant()))
+    assert isinstance(told, Nvml)
+    return told
+
+
+@pytest.fixture
+def machine(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine with the fake libraries, and GPUs as these lines describe them."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes.install(tmp_path / "lib")))
+    return lambda *lines: described(tmp_path, monkeypatch, *lines)
+
+
+def test_nvml_tells_of_each_gpu(machine: Any) -> None:
+    machine("count=2", "1.name=NVIDIA A100-SXM4-80GB", "0.bus=0x0f", "1.mig=1", "driver_version=570.86.15", "cuda_version=12080")
+    told = asked()
+
+    assert (told.ended.how, told.error, told.driver_version, told.cuda_version) == ("answered", None, "570.86.15", "12.8")
+    assert [(gpu.name, gpu.mig, gpu.minor) for gpu in told.gpus] == [
+        ("NVIDIA H100 80GB HBM3", False, 0),
+        ("NVIDIA A100-SXM4-80GB", True, 1),
+    ]
+    assert told.gpus[0].pci == "0000:0f:00.0"
+    assert told.gpus[0].memory_bytes == 85520809984
+    assert not told.gpus[0].errors
+
+
+def test_each_error_is_kept_by_name(machine: Any) -> None:
+    machine(
+        "count=3",
+        f"1.error.nvmlDeviceGetHandleByIndex_v2={LOST}",
+        f"2.error.nvmlDeviceGetMigMode={NOT_SUPPORTED}",
+        "0.error.nvmlDeviceGetMemoryInfo=4",
+        "error.nvmlSystemGetDriverVersion=999",
+    )
+    told = asked()
+
+    assert [gpu.errors for gpu in told.gpus] == [
+        {"nvmlDeviceGetMemoryInfo": "NO_PERMISSION"},
+        {"nvmlDeviceGetHandleByIndex": "GPU_IS_LOST"},
+        {"nvmlDeviceGetMigMode": "NOT_SUPPORTED"},
+    ]
+    assert [gpu.usable for gpu in told.gpus] == [True, False, True]
+    assert told.errors == {"nvmlSystemGetDriverVersion": "UNKNOWN"}
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(18, "LIB_RM_VERSION_MISMATCH"), (9, "DRIVER_NOT_LOADED"), (999, "UNKNOWN"), (4711, "4711")]
+)
+def test_how_it_does_not_begin(machine: Any, code: int, name: str) -> None:
+    machine(f"error.nvmlInitWithFlags={code}")
+
+    assert asked().error == name
+
+
+def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes.install(tmp_path / "lib", "384.81", old=True)))
+    described(tmp_path, monkeypatch, "count=1")
+    told = asked()
+
+    assert told.errors == {"nvmlSystemGetCudaDriverVersion": FUNCTION_NOT_FOUND}
+    assert told.gpus[0].errors == {"nvmlDeviceGetMigMode": FUNCTION_NOT_FOUND}
+    assert told.gpus[0].usable
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+
+    assert asked().error == "LIBRARY_NOT_FOUND"
+
+
+def test_a_crash_is_told_with_the_call(machine: Any) -> None:
+    machine("count=2", "1.crash.nvmlDeviceGetName=1")
+    ended = asked().ended
+
+    assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", "nvmlDeviceGetName 1")
+
+
+def test_a_call_that_never_returns_is_told(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "DEADLINE_S", 1.0)
+    machine("count=2", "hang.nvmlDeviceGetCount_v2=1")
+    begin = time.monotonic()
+    ended = asked().ended
+
+    assert (ended.how, ended.step) == ("hung", "nvmlDeviceGetCount")
+    assert time.monotonic() - begin < 5
+
+
+def test_a_users_pynvml_does_not_stand_in_for_ours(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine("count=1")
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "pynvml.py").write_text("raise RuntimeError('the wrong one')")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'there'}{os.pathsep}")
+
+    assert asked().count == 1
+
+
+def libraries(python: str) -> GpuLibraries:
+    target = Target(path=python, why="a test", has_torch=False)
+    told = asyncio.run(gpu_libraries.collect(probes(), facts.nvidia_driver(), facts.gpu_grant(), target))
+    assert isinstance(told, GpuLibraries)
+    return told
+
+
+def test_where_the_libraries_come_from(machine: Any, tmp_path: Path) -> None:
+    machine()
+    told = libraries(probes().own_python)
+
+    assert told.cuda is not None
+    assert told.nvml is not None
+    assert told.cuda.path == str(tmp_path / "lib" / "libcuda.so.550.90.07")
+    assert (told.cuda.version, told.nvml.version, told.torch_cuda) == ("550.90.07", "550.90.07", None)
+
+
+def test_a_library_that_is_missing_and_one_that_is_broken(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fakes.install(tmp_path / "lib")
+    (folder / "libcuda.so.1").unlink()
+    (folder / "libnvidia-ml.so.1").unlink()
+    (folder / "libnvidia-ml.so.1").touch()  # what a mount into a container leaves when it goes wrong
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    told = libraries(probes().own_python)
+
+    assert told.cuda is not None
+    assert told.nvml is not None
+    assert told.cuda.missing
+    assert told.nvml.error is not None
+    assert not told.nvml.missing
+
+
+def test_a_library_that_crashes_as_it_is_loaded(machine: Any) -> None:
+    machine("crash.load_cuda=1")
+    ended = libraries(probes().own_python).ended
+
+    assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", "load libcuda.so.1")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda"),
+    [("cuda: Optional[str] = '12.8'\n", "12.8"), ("cuda = None\n", None), ("", None)],
+)
+def test_the_cuda_of_torch_is_read_and_not_imported(
+    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, cuda: str | None
+) -> None:
+    machine()
+    (tmp_path / "packages" / "torch").mkdir(parents=True)
+    (tmp_path / "packages" / "torch" / "__init__.py").write_text("raise RuntimeError('imported')")
+    (tmp_path / "packages" / "torch" / "version.py").write_text(f"__version__ = '2.8.0+cu128'\n{version}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+
+    assert libraries(probes().own_python).torch_cuda == cuda
+
+
+def test_the_real_torch_for_cpus(torch_python: str) -> None:
+    assert libraries(torch_python).torch_cuda is None
+
+
+@pytest.mark.parametrize(
+    ("job", "names"),
+    [
+        (None, ["nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"]),
+        (("1",), ["nvidiactl", "nvidia-uvm", "nvidia1"]),  # GPU 0 may be another job's
+        ((), ["nvidiactl", "nvidia-uvm"]),
+    ],
+)
+def test_another_jobs_node_is_never_opened(job: tuple[str, ...] | None, names: list[str]) -> None:
+    slurm = Unavailable.absent("a test") if job is None else facts.slurm(gpus=job)
+
+    assert to_open(facts.gpu_nodes(2), slurm) == names
+
+
+def tried(driver: Any) -> GpuAccess | Unavailable:
+    return asyncio.run(gpu_access.collect(probes(), driver, facts.gpu_grant(), Unavailable.absent("a test")))
+
+
+def test_a_node_that_went_away_is_told() -> None:
+    access = tried(facts.nvidia_driver(1, nodes=("nvidia4711",)))
+
+    assert isinstance(access, GpuAccess)
+    assert [(node.name, node.error) for node in access.nodes] == [("nvidia4711", "ENOENT")]
+
+
+def test_a_machine_without_gpus_pays_nothing() -> None:
+    """Not even a process: probes that cannot run would raise."""
+    nowhere, nothing = facts.nvidia_driver(0), facts.gpu_grant()
+    target = Target(path="/nonexistent", why="a test", has_torch=False)
+    unused: Any = None
+    for collecting in (
+        gpu_access.collect(unused, nowhere, nothing, Unavailable.absent("a test")),
+        nvml.collect(unused, nowhere, nothing),
+        gpu_libraries.collect(unused, nowhere, nothing, target),
+    ):
+        assert asyncio.run(collecting) == Unavailable.absent(NO_GPU)  # type: ignore[arg-type]
