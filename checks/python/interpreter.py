@@ -1,3 +1,5 @@
+import shlex
+
 from dl_doctor.check import Check
 from dl_doctor.facts import InterpreterBuild, Target, TorchFiles
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
@@ -67,7 +69,9 @@ def does_not_start(build: InterpreterBuild, target: Target) -> Finding:
         fixes=(
             Fix(
                 "Make the environment anew, with a Python that is there",
-                (f"rm -r {folder(target)}", f"python3 -m venv {folder(target)}"),
+                (f"python3 -m venv --clear {shlex.quote(folder(target))}",),
+                risk="disruptive",
+                note="It removes what is installed there.",
             )
             if target.why.startswith("from VIRTUAL_ENV")
             else Fix("Name another interpreter", ("dl-doctor check --python PATH",)),

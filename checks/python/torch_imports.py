@@ -314,7 +314,7 @@ def linking(environment: Environment | Unavailable) -> dict[str, str]:
 def fatal(
     ended: Ended, files: TorchFiles, target: Target, cause: Cause | None, groups: tuple[str, ...], variables: dict[str, str]
 ) -> Finding:
-    told = cause.summary.format(*groups) if cause else f"import torch {ended.in_words.removesuffix(f' at: {ended.step}')}"
+    told = cause.summary.format(*groups) if cause else f"{ended.step or 'import torch'} {first_line(ended)}"
     from_elsewhere = "".join(f" {name} is {value}." for name, value in variables.items())
     unset = f"env {' '.join(f'-u {name}' for name in variables)} {python(target)} -c 'import torch'"
     found = [shlex.quote(group) for group in groups]
@@ -323,7 +323,7 @@ def fatal(
         level="fail",
         subject="torch",
         summary=told,
-        why=f"{cause.why if cause else 'The end of what it said:'}{from_elsewhere} {last_words(ended)}".strip(),
+        why=f"{cause.why if cause else ''}{from_elsewhere} {last_words(ended)}".strip(),
         fixes=(
             *((Fix("Try it without other libraries first", (unset,)),) if variables else ()),
             *known,
@@ -340,6 +340,11 @@ def fix(title: str, command: str, files: TorchFiles, target: Target) -> Fix:
     words = {"PYTHON": python(target), "INSTALL": pip_install(target, "").rstrip(), "TORCH": again or ""}
     command = re.sub("|".join(words), lambda found: words[found[0]], command)
     return Fix(title, (command,) if command else ())
+
+
+def first_line(ended: Ended) -> str:
+    """`raised ValueError: x`, without the lines that some errors go on for."""
+    return ended.in_words.removesuffix(f" at: {ended.step}").partition("\n")[0]
 
 
 def last_words(ended: Ended) -> str:

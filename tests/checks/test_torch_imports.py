@@ -84,6 +84,14 @@ def test_known_causes(text: str, words: str) -> None:
     assert not any(name in str(finding.fixes) for name in ("PYTHON", "INSTALL", "TORCH"))
 
 
+def test_an_unknown_cause_is_told_in_its_own_words() -> None:
+    error = "ValueError: no such thing\nand much more"
+    (finding,) = judged(how="raised", error=error, output_tail=error).findings
+
+    assert finding.summary == "import torch raised ValueError: no such thing"
+    assert finding.why == f"It said: {error}"
+
+
 @pytest.mark.parametrize(
     ("signal", "words"),
     [
