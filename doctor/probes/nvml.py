@@ -23,7 +23,7 @@ def probe(_arguments, step):
 
         return ask
 
-    errors = {}
+    errors = {}  # type: dict[str, str]
     ask = asker(errors)
     ask("nvmlInit")
     if errors:
@@ -42,7 +42,7 @@ def probe(_arguments, step):
 
 
 def gpu(index, asker):
-    errors = {}
+    errors = {}  # type: dict[str, str]
     ask = asker(errors, " %d" % index)
     found = {"index": index, "errors": errors}
     handle = ask("nvmlDeviceGetHandleByIndex", index)

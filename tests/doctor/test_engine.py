@@ -278,6 +278,12 @@ def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:
     assert statuses == {
         "cpu-budget": "not_run",
         "fd-limit": "not_run",
+        "gpu-device-access": "not_run",
+        "gpu-driver-floor": "not_run",
+        "gpu-libraries": "not_run",
+        "gpu-order": "not_run",
+        "gpu-per-rank": "not_run",
+        "gpu-visible": "not_run",
         "memory-budget": "not_run",
         "runtime": "pass",
         "shm-size": "not_run",
