@@ -146,7 +146,7 @@ def restarted(*, inside: bool) -> tuple[Fix, ...]:
 
 
 def renewed(*, inside: bool) -> tuple[Fix, ...]:
-    make = Fix("Make the nodes anew", ("nvidia-modprobe -c 0 -u",), HOST, "needs-root")
+    make = Fix("Load the driver, and make the nodes anew", ("modprobe nvidia", "nvidia-modprobe -c 0 -u"), HOST, "needs-root")
     return (*(restarted(inside=True) if inside else ()), make)
 
 

@@ -132,7 +132,7 @@ def unmet(
     return Finding(
         level="fail",
         subject="gpus",
-        summary=f"{promised} GPUs were promised by {grant.source}, {found} can be seen: {rung}",
+        summary=f"Of {in_words(promised)} promised by {grant.source}, {found} can be seen: {rung}",
         measured=Quantity(found, "GPUs", "NVML"),
         expected=Quantity(promised, "GPUs", grant.source),
         relation="at_least",
@@ -151,7 +151,7 @@ def lost_at(
     if driver.platform == "wsl":
         if "dxg" not in driver.nodes:
             return "/dev/dxg, by which WSL reaches the GPU, is not there", None, (*give_gpus(wanted), update_wsl())
-        return init_in_words(nvml), CAUSES.get(nvml.error or "", ("", None))[1], (*give_gpus(wanted), update_wsl())
+        return init_in_words(nvml), cause_of(nvml), (*give_gpus(wanted), update_wsl())
     if driver.pci is not None and len(driver.pci) < wanted and not driver.gpu_nodes:
         return f"{len(driver.pci)} are on the PCI bus of this machine", None, give_gpus(wanted)
     if driver.version is None and not driver.gpu_nodes and not inside:
@@ -160,7 +160,17 @@ def lost_at(
         return f"{len(driver.gpu_nodes)} have a node in /dev", None, give_gpus(wanted)
     if len(opened) < wanted:
         return f"{len(opened)} of the nodes in /dev open", "gpu-device-access", give_gpus(wanted)
-    return init_in_words(nvml), CAUSES.get(nvml.error or "", ("", None))[1], (*give_gpus(wanted), restart_the_driver())
+    cause = cause_of(nvml)
+    return init_in_words(nvml), cause, (*give_gpus(wanted), *(() if cause else (restart_the_driver(),)))
+
+
+def cause_of(nvml: Nvml) -> str | None:
+    """The check that knows more of why NVML did not begin."""
+    return CAUSES[nvml.error][1] if nvml.error in CAUSES else None
+
+
+def in_words(number: int) -> str:
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
 def init_in_words(nvml: Nvml) -> str:
@@ -171,18 +181,18 @@ def init_in_words(nvml: Nvml) -> str:
 
 def unlisted(opened: tuple[str, ...], nvml: Nvml) -> Finding:
     """Granted, for its node opens, and yet not listed."""
-    found = len(nvml.usable)
+    found, cause = len(nvml.usable), cause_of(nvml)
     return Finding(
         level="fail",
         subject="gpus",
-        summary=f"{len(opened)} GPUs have nodes that open, {found} can be seen: {init_in_words(nvml)}",
+        summary=f"Of {in_words(len(opened))} whose nodes open, {found} can be seen: {init_in_words(nvml)}",
         measured=Quantity(found, "GPUs", "NVML"),
         expected=Quantity(len(opened), "GPUs", "nodes in /dev that open"),
         relation="at_least",
         why="This job was given the nodes, and something between them and CUDA is broken.",
         owner="admin",
-        fixes=(*give_gpus(), restart_the_driver()),
-        explained_by=CAUSES.get(nvml.error or "", ("", None))[1],
+        fixes=give_gpus() if cause else (restart_the_driver(),),
+        explained_by=cause,
     )
 
 
@@ -198,7 +208,7 @@ def unshown(promised: int, grant: GpuGrant, nvml: Nvml, visible: VisibleGpus) ->
         Finding(
             level="fail" if strict or not visible.hidden else "note",
             subject="CUDA_VISIBLE_DEVICES",
-            summary=f"CUDA_VISIBLE_DEVICES={visible.told} shows {visible.count} of {len(nvml.usable)} GPUs",
+            summary=f"CUDA_VISIBLE_DEVICES={visible.told} shows {visible.count} of {in_words(len(nvml.usable))}",
             measured=Quantity(visible.count, "GPUs", "CUDA_VISIBLE_DEVICES"),
             expected=expected,
             relation="at_least" if strict else None,

@@ -46,7 +46,7 @@ def collect(environment: Environment, nvml: Nvml | Unavailable) -> VisibleGpus:
     told = environment.variables.get("CUDA_VISIBLE_DEVICES")
     known = nvml if isinstance(nvml, Nvml) and nvml.count is not None else None
     taken, stopped_at, repeated = read(told or "", known)
-    shown = known and len(known.usable) if told is None else len(taken)
+    shown = len(taken) if told is not None else len(known.usable) if known else None
     certain = told is not None and not taken
     return VisibleGpus(
         told=told,

@@ -25,7 +25,7 @@ def looked_at(path):
             found.update(major=os.major(status.st_rdev))
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
-        found["error"] = errno.errorcode.get(error.errno, str(error.errno))
+        found["error"] = errno.errorcode.get(error.errno or 0, str(error.errno))
     return found
 
 

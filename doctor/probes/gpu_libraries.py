@@ -34,9 +34,11 @@ def mapped(beginning):
 def torch_cuda():
     """The version is a line of text, which is had without the seconds of an import."""
     try:
-        folder = importlib.util.find_spec("torch").submodule_search_locations[0]
-        with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
+        torch = importlib.util.find_spec("torch")
+        if torch is None or not torch.origin:
+            return None
+        with open(os.path.join(os.path.dirname(torch.origin), "version.py"), encoding="utf-8") as file:
             found = re.search(r"^cuda\b.*=\s*['\"]([0-9.]+)['\"]", file.read(), re.MULTILINE)
-    except (AttributeError, ImportError, IndexError, OSError, TypeError, ValueError):
+    except (ImportError, OSError, ValueError):
         return None
     return found.group(1) if found else None

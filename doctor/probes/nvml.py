@@ -23,7 +23,7 @@ def probe(_arguments, step):
 
         return ask
 
-    errors = {}
+    errors = {}  # type: dict[str, str]
     ask = asker(errors)
     ask("nvmlInit")
     if errors:
@@ -42,7 +42,7 @@ def probe(_arguments, step):
 
 
 def gpu(index, asker):
-    errors = {}
+    errors = {}  # type: dict[str, str]
     ask = asker(errors, " %d" % index)
     found = {"index": index, "errors": errors}
     handle = ask("nvmlDeviceGetHandleByIndex", index)
@@ -67,5 +67,13 @@ def text(value):
 
 def look_into_the_jobs_folders_last():
     """A pynvml.py of the user's, in the working directory or on PYTHONPATH, is not to stand in for ours."""
-    jobs = {os.path.abspath(entry) for entry in ["", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]}
-    sys.path.sort(key=lambda entry: os.path.abspath(entry) in jobs)
+    jobs = {folder(entry) for entry in ["", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]}
+    sys.path.sort(key=lambda entry: folder(entry) in jobs)
+
+
+def folder(entry):
+    """What an entry of sys.path leads to; "" where it is relative to a working directory that was deleted."""
+    try:
+        return os.path.realpath(entry)
+    except OSError:
+        return ""

@@ -83,7 +83,7 @@ def test_a_node_older_than_the_driver(uvm_major: int | None, majors: dict[str, i
 )
 def test_a_node_that_is_not_there(missing: str, where: str, can_make_nodes: bool, level: str) -> None:
     left = tuple(name for name in gpu_nodes(2) if name != missing)
-    access = gpu_access(can_make_nodes=can_make_nodes, nodes=tuple(Node(name=name, error=None, major=195) for name in left[:0]))
+    access = gpu_access(can_make_nodes=can_make_nodes, nodes=())
     (finding,) = judge(access, nvidia_driver(nodes=left), where=where).findings
 
     assert (finding.level, finding.subject) == (level, f"/dev/{missing}")

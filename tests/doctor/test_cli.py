@@ -126,7 +126,7 @@ def test_list_as_text_and_as_json(doctor: Any) -> None:
 
     assert rows[0].keys() == {"id", "title", "area", "scope", "profile", "essential", "needs", "origin"}
     assert all(row["id"] in text and row["title"] in text for row in rows)
-    assert {row["id"] for row in rows if row["essential"]} >= {"shm-size", "torch-imports"}
+    assert {row["id"] for row in rows if row["essential"]} >= {"gpu-visible", "shm-size", "torch-imports"}
 
 
 @pytest.mark.parametrize("name", ["shm-size", "skip", "not_run", *map(str, EXIT_CODES)])

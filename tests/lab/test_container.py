@@ -19,7 +19,8 @@ pytestmark = pytest.mark.lab
 
 HEALTHY = Recipe(shm=1024 * MIB, cpus=2, memory=4096 * MIB, nofile=1024, environment={"OMP_NUM_THREADS": "2"})
 
-ALL_IS_WELL = dict.fromkeys(broken.TABLE, "pass")
+ALL_IS_WELL = {check: "skip" if status == "skip" else "pass" for check, status in broken.TABLE.items()}
+"""What does not apply to these containers (there is no GPU) is not to begin to."""
 
 TWO_RANKS, FOUR_RANKS = {"LOCAL_WORLD_SIZE": "2"}, {"LOCAL_WORLD_SIZE": "4"}
 

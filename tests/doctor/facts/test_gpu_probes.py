@@ -131,6 +131,15 @@ def test_a_users_pynvml_does_not_stand_in_for_ours(machine: Any, tmp_path: Path,
     assert asked().count == 1
 
 
+def test_a_working_directory_that_was_deleted(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine("count=1")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    assert asked().count == 1
+
+
 def libraries(python: str) -> GpuLibraries:
     target = Target(path=python, why="a test", has_torch=False)
     told = asyncio.run(gpu_libraries.collect(probes(), facts.nvidia_driver(), facts.gpu_grant(), target))
