@@ -6,7 +6,7 @@ To add a check, copy a neighbour, and name it here.
 from dl_doctor.checks.container import runtime
 from dl_doctor.checks.cpu import cpu_budget
 from dl_doctor.checks.limits import fd_limit, memory_budget
-from dl_doctor.checks.shm import shm_size
+from dl_doctor.checks.shm import shm_size, shm_usable
 from dl_doctor.checks.workers import worker_count
 
 CHECKS = (
@@ -15,5 +15,6 @@ CHECKS = (
     memory_budget.CHECK,
     runtime.CHECK,
     shm_size.CHECK,
+    shm_usable.CHECK,
     worker_count.CHECK,
 )

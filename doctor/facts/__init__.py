@@ -20,6 +20,7 @@ from dl_doctor.facts import (
     ranks,
     runtime,
     shared_memory,
+    shared_memory_use,
     slurm,
     target,
 )
@@ -35,6 +36,7 @@ from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
+from dl_doctor.facts.shared_memory_use import SharedMemoryUse
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Profile
@@ -54,6 +56,7 @@ __all__ = [
     "Ranks",
     "Runtime",
     "SharedMemory",
+    "SharedMemoryUse",
     "Slurm",
     "Target",
 ]
@@ -89,6 +92,7 @@ COLLECTORS = (
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
+    Collector(shared_memory_use.collect),
     Collector(slurm.collect),
     Collector(target.collect),
 )
