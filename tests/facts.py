@@ -4,10 +4,25 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts import CpuBudget, GpuGrant, Limits, LoaderPlan, MemoryBudget, Ranks, Runtime, SharedMemory, Slurm
+from dl_doctor.facts import (
+    CpuBudget,
+    GpuGrant,
+    Limits,
+    LoaderPlan,
+    MemoryBudget,
+    Ranks,
+    Runtime,
+    SharedMemory,
+    SharedMemoryUse,
+    Slurm,
+    StartMethods,
+    WorkerRoundtrip,
+)
 from dl_doctor.facts.cpu_budget import CpuLimit
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
+from dl_doctor.facts.worker_roundtrip import Trip
+from dl_doctor.model import Ended
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 
@@ -96,3 +111,20 @@ def slurm(**fields: Any) -> Slurm:
         "gpus": (),
     }
     return Slurm(**{**known, **fields})
+
+
+def shared_memory_use(**fields: Any) -> SharedMemoryUse:
+    return SharedMemoryUse(**{"ended": Ended(how="answered"), "tried_bytes": 4 << 20, "segment": None, "lock": None, **fields})
+
+
+def start_methods(**fields: Any) -> StartMethods:
+    return StartMethods(**{"python": (3, 12, 1), "available": ("fork", "spawn", "forkserver"), "chosen": None, **fields})
+
+
+def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:
+    """All methods answer but those that are said."""
+    trips = tuple(
+        Trip(method=method, ended=ends.get(method, Ended(how="answered")), duration_s=0.25)
+        for method in ("fork", "spawn", "forkserver")
+    )
+    return WorkerRoundtrip(ended=Ended(how="answered"), trips=trips)

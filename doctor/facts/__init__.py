@@ -22,7 +22,9 @@ from dl_doctor.facts import (
     shared_memory,
     shared_memory_use,
     slurm,
+    start_methods,
     target,
+    worker_roundtrip,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
@@ -38,7 +40,9 @@ from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
 from dl_doctor.facts.slurm import Slurm
+from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -58,7 +62,9 @@ __all__ = [
     "SharedMemory",
     "SharedMemoryUse",
     "Slurm",
+    "StartMethods",
     "Target",
+    "WorkerRoundtrip",
 ]
 
 
@@ -94,5 +100,7 @@ COLLECTORS = (
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),
     Collector(slurm.collect),
+    Collector(start_methods.collect),
     Collector(target.collect),
+    Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

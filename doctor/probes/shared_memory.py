@@ -27,7 +27,7 @@ def refused(use, step, *arguments):
 
 def segment(step, size):
     step("import _posixshmem")
-    import _posixshmem
+    import _posixshmem  # noqa: PLC0415 (a Python can be without it)
 
     name = "/dl-doctor-" + os.urandom(8).hex()  # a pid is not enough: containers can share /dev/shm
     step("create a segment")
@@ -49,7 +49,7 @@ def segment(step, size):
 def lock(step):
     """Under fork its semaphore has no name any more when it has been made; the system call is the same for all methods."""
     step("make a lock of multiprocessing")
-    import multiprocessing
+    import multiprocessing  # noqa: PLC0415
 
     with multiprocessing.get_context("fork").Lock():
         pass
