@@ -41,3 +41,8 @@ def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fi
         return ()
     options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
     return (Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly."),)
+
+
+def quoted(path: str) -> str:
+    """A path as a shell takes it, whatever is in its name."""
+    return path if all(letter.isalnum() or letter in "/._:-" for letter in path) else "'" + path.replace("'", "'\\''") + "'"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from dl_doctor.facts import (
     cgroups,
     cpu_budget,
+    data_paths,
+    disks,
     environment,
     gpu_grant,
     host,
@@ -24,10 +26,14 @@ from dl_doctor.facts import (
     slurm,
     start_methods,
     target,
+    temp_space,
+    user_identity,
     worker_roundtrip,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.host import Host
@@ -42,6 +48,8 @@ from dl_doctor.facts.shared_memory_use import SharedMemoryUse
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.temp_space import TempSpace
+from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
@@ -50,6 +58,8 @@ __all__ = [
     "Cgroups",
     "Collector",
     "CpuBudget",
+    "DataPaths",
+    "Disks",
     "Environment",
     "GpuGrant",
     "Host",
@@ -64,6 +74,8 @@ __all__ = [
     "Slurm",
     "StartMethods",
     "Target",
+    "TempSpace",
+    "UserIdentity",
     "WorkerRoundtrip",
 ]
 
@@ -88,6 +100,8 @@ class Collector:
 COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
+    Collector(data_paths.collect, deadline_s=20),
+    Collector(disks.collect),
     Collector(environment.collect),
     Collector(gpu_grant.collect),
     Collector(host.collect),
@@ -102,5 +116,7 @@ COLLECTORS = (
     Collector(slurm.collect),
     Collector(start_methods.collect),
     Collector(target.collect),
+    Collector(temp_space.collect),
+    Collector(user_identity.collect),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

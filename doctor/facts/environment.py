@@ -20,6 +20,8 @@ ALLOWED = frozenset(
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
         # thread pools (facts/cpu_budget.py)
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        # a cache that is only read (path-writable)
+        "HF_HUB_OFFLINE",
         # promised GPUs (facts/gpu_grant.py)
         *("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
     }

@@ -1,0 +1,1 @@
+"""Storage: where data, temporary files and caches lie."""
