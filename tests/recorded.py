@@ -114,6 +114,7 @@ class RecordedProbes(Probes):
     def __init__(self, machine: Mapping[str, Any]) -> None:
         self._recorded = machine.get("probes", {})
         self.in_flight = []
+        self.own_python = sys.executable
 
     async def run(self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = "", deadline_s: float) -> Probed:
         if probe not in self._recorded:

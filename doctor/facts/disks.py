@@ -107,8 +107,8 @@ def upper_folder(options: str) -> str:
 def devices(system: System, mount: Mount) -> list[str]:
     """Names of the block devices that a filesystem is on."""
     if mount.device and not mount.device.startswith("0:"):
-        name = link_name(system, f"/sys/dev/block/{mount.device}")
-        return [name] if name else []
+        numbered = posixpath.basename(link(system, f"/sys/dev/block/{mount.device}"))
+        return [numbered] if numbered else []
     if not mount.source.startswith("/dev/"):
         return []
     name = device_of(system, mount.source)
@@ -174,10 +174,6 @@ def link(system: System, path: str) -> str:
         return system.readlink(path)
     except OSError:
         return ""
-
-
-def link_name(system: System, path: str) -> str:
-    return posixpath.basename(link(system, path))
 
 
 def there(system: System, path: str) -> bool:

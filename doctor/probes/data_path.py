@@ -52,7 +52,8 @@ def nearest(path, step):
 
 def peek(path):
     """The sizes of the first files that are met, for a moment."""
-    sizes, pending, end = [], [path], time.monotonic() + PEEK_S
+    sizes: list = []
+    pending, end = [path], time.monotonic() + PEEK_S
     while pending and len(sizes) < PEEK_FILES and time.monotonic() < end:
         here = pending.pop()
         try:
@@ -106,4 +107,4 @@ def nameless(folder):
 
 
 def refusal(step, error):
-    return {"step": step, "code": errno.errorcode.get(error.errno, "OSError"), "error": error.strerror or str(error)}
+    return {"step": step, "code": errno.errorcode.get(error.errno or 0, "OSError"), "error": error.strerror or str(error)}

@@ -20,14 +20,14 @@ def refused(use, step, *arguments):
     try:
         use(tell, *arguments)
     except (OSError, ImportError) as error:
-        code = errno.errorcode.get(getattr(error, "errno", None), type(error).__name__)
+        code = errno.errorcode.get(getattr(error, "errno", None) or 0, type(error).__name__)
         return {"step": done[-1], "code": code, "error": getattr(error, "strerror", None) or str(error)}
     return None
 
 
 def segment(step, size):
     step("import _posixshmem")
-    import _posixshmem  # noqa: PLC0415 (a Python can be without it)
+    import _posixshmem  # type: ignore[import-not-found]  # noqa: PLC0415 (a Python can be without it)
 
     name = "/dl-doctor-" + os.urandom(8).hex()  # a pid is not enough: containers can share /dev/shm
     step("create a segment")

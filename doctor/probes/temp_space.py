@@ -10,26 +10,36 @@ import tempfile
 
 def probe(arguments, step):  # noqa: ARG001
     step("look for a folder for temporary files")
-    told = {"path": None, "passed_over": []}
-    try:
-        told["path"] = tempfile.gettempdir()
-    except FileNotFoundError:
-        pass
+    path, passed_over = found(), []
     for said_by, folder in candidates():
-        if told["path"] and os.path.abspath(folder) == told["path"]:
+        if path and os.path.abspath(folder) == path:
             break
         step("write to %s" % folder)
         refused = refusal("%s (%s)" % (folder, said_by), lambda folder=folder: write(folder))
         if refused:
-            told["passed_over"].append(refused)
-    if told["path"]:
-        told["path_bytes"] = len(os.fsencode(told["path"]))
-        step("listen on a socket in %s" % told["path"])
-        told["refusal"] = refusal("listen on a socket in %s" % told["path"], listen)
-        step("statvfs %s" % told["path"])
-        told["no_exec"] = bool(os.statvfs(told["path"]).f_flag & os.ST_NOEXEC)
-        told["real_path"] = os.path.realpath(told["path"])
-    return told
+            passed_over.append(refused)
+    if not path:
+        return {"passed_over": passed_over}
+    listening = "listen on a socket in %s" % path
+    step(listening)
+    refused = refusal(listening, listen)
+    step("statvfs %s" % path)
+    return {
+        "path": path,
+        "path_bytes": len(os.fsencode(path)),
+        "real_path": os.path.realpath(path),
+        "refusal": refused,
+        "passed_over": passed_over,
+        "no_exec": bool(os.statvfs(path).f_flag & os.ST_NOEXEC),
+    }
+
+
+def found():
+    """None where no folder can be written to."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        return None
 
 
 def candidates():
@@ -63,6 +73,6 @@ def refusal(step, use):
     try:
         use()
     except OSError as error:
-        code = errno.errorcode.get(error.errno, type(error).__name__)
+        code = errno.errorcode.get(error.errno or 0, type(error).__name__)
         return {"step": step, "code": code, "error": error.strerror or str(error)}
     return None
