@@ -52,7 +52,7 @@ def nearest(path, step):
 
 def peek(path):
     """The sizes of the first files that are met, for a moment."""
-    sizes: list = []
+    sizes: list[int] = []
     pending, end = [path], time.monotonic() + PEEK_S
     while pending and len(sizes) < PEEK_FILES and time.monotonic() < end:
         here = pending.pop()
