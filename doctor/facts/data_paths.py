@@ -1,9 +1,8 @@
 """The paths that this job reads and writes: whether they answer, how much room they have, whether they can be written to."""
 
-import asyncio
 import posixpath
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -87,8 +86,17 @@ class DataPaths(msgspec.Struct, frozen=True):
 
 async def collect(system: System, probes: Probes, settings: Settings) -> DataPaths:
     deadline_s = QUICK_DEADLINE_S if settings.profile == "quick" else DEADLINE_S
-    named = paths(settings.data or (), working_directory(system), system.environment())
-    return DataPaths(tuple(await asyncio.gather(*(look(probes, *path, deadline_s) for path in named))))
+    told = paths(settings.data or (), working_directory(system), system.environment())
+    arguments = [
+        {"path": path, "peek": role == "data", "write": 0 if role == "data" else WRITTEN_BYTES} for role, path, _ in told
+    ]
+    probed = await probes.run_each("data_path", arguments, deadline_s=deadline_s)
+    return DataPaths(
+        tuple(
+            msgspec.convert({"role": role, "path": path, "said_by": said_by, "ended": one.ended, **(one.answer or {})}, DataPath)
+            for (role, path, said_by), one in zip(told, probed, strict=True)
+        )
+    )
 
 
 def working_directory(system: System) -> str:
@@ -129,10 +137,3 @@ def absolute(path: str, working: str, home: str | None) -> str:
     if home and (path == "~" or path.startswith("~/")):
         path = home + path[1:]
     return posixpath.join(working, path)
-
-
-async def look(probes: Probes, role: Role, path: str, said_by: str, deadline_s: float) -> DataPath:
-    arguments = {"path": path, "write": WRITTEN_BYTES if role != "data" else 0, "peek": role == "data"}
-    probed = await probes.run("data_path", arguments, deadline_s=deadline_s)
-    answer: dict[str, Any] = probed.answer or {}
-    return msgspec.convert({"role": role, "path": path, "said_by": said_by, "ended": probed.ended, **answer}, DataPath)
