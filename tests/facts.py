@@ -6,6 +6,7 @@ import msgspec
 
 from dl_doctor.facts import (
     CpuBudget,
+    DataPaths,
     GpuGrant,
     Limits,
     LoaderPlan,
@@ -16,9 +17,14 @@ from dl_doctor.facts import (
     SharedMemoryUse,
     Slurm,
     StartMethods,
+    TempSpace,
+    UserIdentity,
     WorkerRoundtrip,
 )
 from dl_doctor.facts.cpu_budget import CpuLimit
+from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.disks import Disk, Place
+from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.worker_roundtrip import Trip
@@ -115,6 +121,55 @@ def slurm(**fields: Any) -> Slurm:
 
 def shared_memory_use(**fields: Any) -> SharedMemoryUse:
     return SharedMemoryUse(**{"ended": Ended(how="answered"), "tried_bytes": 4 << 20, "segment": None, "lock": None, **fields})
+
+
+def data_path(role: Any = "working", **fields: Any) -> DataPath:
+    """A path on a large and empty disk; one that is not read only is written to."""
+    known = {
+        "role": role,
+        "path": {"data": "/data", "working": "/work", "temporary": "/tmp", "scratch": "/local"}.get(role, "/caches"),
+        "said_by": {"data": "--data", "scratch": "SLURM_TMPDIR", "cache": "HF_HOME"}.get(role, "a test"),
+        "ended": Ended(how="answered"),
+        "exists": True,
+        "latency_s": 0.001,
+        "total_bytes": 1000 * GIB,
+        "free_bytes": 500 * GIB,
+        "total_files": 1_000_000,
+        "free_files": 500_000,
+        "written": role != "data" and "write_refusal" not in fields,
+    }
+    return DataPath(**{**known, **fields})
+
+
+def data_paths(*entries: DataPath) -> DataPaths:
+    return DataPaths(entries or (data_path(), data_path("temporary"), data_path("cache")))
+
+
+def place(path: str = "/data", filesystem: str = "ext4", *disks: Disk, **fields: Any) -> Place:
+    known = {"mount_point": "/", "source": "/dev/sda1", "kind": kind_of(filesystem), "layers": ()}
+    return Place(**{**known, "path": path, "filesystem": filesystem, "disks": disks, **fields})
+
+
+def disk(name: str = "sda", **fields: Any) -> Disk:
+    return Disk(**{"name": name, "model": None, "rotational": False, "virtual": False, **fields})
+
+
+def temp_space(**fields: Any) -> TempSpace:
+    known = {
+        "ended": Ended(how="answered"),
+        "path": "/tmp",
+        "path_bytes": 4,
+        "real_path": "/tmp",
+        "refusal": None,
+        "passed_over": (),
+        "no_exec": False,
+    }
+    return TempSpace(**{**known, **fields})
+
+
+def user_identity(**fields: Any) -> UserIdentity:
+    known = {"uid": 1000, "in_passwd": True, "name_error": None, "home": "/home/me", "home_said": True, "torch_version": "2.6.0"}
+    return UserIdentity(**{**known, **fields})
 
 
 def start_methods(**fields: Any) -> StartMethods:

@@ -1,6 +1,7 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import DataPaths, Disks
 from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.disks import Place
 from dl_doctor.fixes import quoted
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import plain
@@ -49,7 +50,7 @@ def mount_responds(data_paths: DataPaths, disks: Disks | Unavailable) -> Verdict
     ## References
     leptonai/gpud (NFS and mount checks), kernel.org: nfs(5) hard and soft mounts, fuse(8)
     """
-    findings = [finding for entry in data_paths.entries for finding in judge(entry, filesystem(entry, disks))]
+    findings = [finding for entry in data_paths.entries for finding in judge(entry, place_of(entry, disks))]
     unknown = [entry for entry in data_paths.entries if not answered(entry) and not touched(entry)]
     if unknown and not any(finding.level == "fail" for finding in findings):
         return Verdict.unknown(f"looking at {unknown[0].path}: the doctor's own Python {unknown[0].ended.in_words}")
@@ -74,15 +75,14 @@ def told(entry: DataPath) -> str:
     return f"{absent}answered in {plain(1000 * (entry.latency_s or 0))} ms"
 
 
-def filesystem(entry: DataPath, disks: Disks | Unavailable) -> str:
-    """` (nfs4, from server:/export)`, or nothing where it is not known."""
-    place = disks.of(entry.path) if isinstance(disks, Disks) else None
-    return f" ({place.filesystem} from {place.source})" if place else ""
+def place_of(entry: DataPath, disks: Disks | Unavailable) -> Place | None:
+    return disks.of(entry.path) if isinstance(disks, Disks) else None
 
 
-def judge(entry: DataPath, mount: str) -> list[Finding]:
+def judge(entry: DataPath, place: Place | None) -> list[Finding]:
+    mount = f" ({place.filesystem} from {place.source})" if place else ""
     if touched(entry):
-        return [silent(entry, mount)]
+        return [silent(entry, mount, place.mount_point if place else entry.path)]
     if not answered(entry):
         return []
     if entry.exists is False and entry.role == "data":
@@ -94,7 +94,7 @@ def judge(entry: DataPath, mount: str) -> list[Finding]:
     return []
 
 
-def silent(entry: DataPath, mount: str) -> Finding:
+def silent(entry: DataPath, mount: str, mount_point: str) -> Finding:
     return Finding(
         level="fail",
         subject=entry.path,
@@ -104,7 +104,7 @@ def silent(entry: DataPath, mount: str) -> Finding:
         fixes=(
             Fix(
                 "Have its server, or the program that serves it, brought back; or mount it anew",
-                (f"umount -l {quoted(entry.path)}",),
+                (f"umount -l {quoted(mount_point)}",),
                 risk="needs-root",
                 note="A lazy unmount only hides it: what is stuck stays until it answers.",
             ),
