@@ -74,12 +74,12 @@ def test_a_worker_answers_by_each_method_and_leaves_nothing(ask: Ask, tmp_path: 
 def test_what_breaks_children_that_start_anew_spares_forked_ones(
     ask: Ask, tmp_path: Path, breaking: str, how: str, detail: Any
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(f"import os, sys\nif '--multiprocessing-fork' in sys.argv:\n    {breaking}\n")
+    (tmp_path / "sitecustomize.py").write_text(f"import os, sys\nif '--multiprocessing-fork' in sys.orig_argv:\n    {breaking}\n")
     roundtrip = ask(worker_roundtrip.collect, PYTHONPATH=str(tmp_path))
     trips = {trip.method: trip.ended for trip in roundtrip.trips}
 
     assert trips["fork"].how == "answered"
-    assert (trips["spawn"].how, trips["spawn"].exit_code or trips["spawn"].signal) in ((how, detail), ("raised", None))
+    assert (trips["spawn"].how, trips["spawn"].exit_code or trips["spawn"].signal) == (how, detail)
 
 
 def test_a_worker_that_hangs_is_told_and_ended(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
