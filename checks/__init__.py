@@ -3,7 +3,7 @@
 To add a check, copy a neighbour, and name it here.
 """
 
-from dl_doctor.checks.container import runtime
+from dl_doctor.checks.container import runtime, temp_space, user_identity
 from dl_doctor.checks.cpu import affinity_kept, cpu_budget
 from dl_doctor.checks.gpu import (
     gpu_device_access,
@@ -16,13 +16,15 @@ from dl_doctor.checks.gpu import (
 )
 from dl_doctor.checks.limits import fd_limit, memory_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
-from dl_doctor.checks.shm import shm_size
-from dl_doctor.checks.storage import import_latency
-from dl_doctor.checks.workers import worker_count
+from dl_doctor.checks.shm import shm_size, shm_usable
+from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
+from dl_doctor.checks.workers import start_method, worker_count, worker_roundtrip
 
 CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
+    disk_space.CHECK,
+    disk_type.CHECK,
     fd_limit.CHECK,
     gpu_device_access.CHECK,
     gpu_driver_floor.CHECK,
@@ -33,11 +35,18 @@ CHECKS = (
     import_latency.CHECK,
     interpreter.CHECK,
     memory_budget.CHECK,
+    mount_responds.CHECK,
     packages_consistent.CHECK,
+    path_writable.CHECK,
     runtime.CHECK,
     shm_size.CHECK,
+    shm_usable.CHECK,
+    start_method.CHECK,
+    temp_space.CHECK,
     torch_build.CHECK,
     torch_cuda_build.CHECK,
     torch_imports.CHECK,
+    user_identity.CHECK,
     worker_count.CHECK,
+    worker_roundtrip.CHECK,
 )

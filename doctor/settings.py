@@ -27,8 +27,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_bytes: int | None = None
     runtime: str | None = None
     expect_gpus: int | None = None
+    data: tuple[str, ...] | None = None
+    """Paths where the training data lies."""
+
     python: str | None = None
     """Path of the interpreter whose environment is examined."""
+
     profile: Profile | None = None
     select: tuple[str, ...] | None = None
     """Ids or areas; None for all checks."""

@@ -6,6 +6,7 @@ import msgspec
 
 from dl_doctor.facts import (
     CpuBudget,
+    DataPaths,
     GpuAccess,
     GpuGrant,
     GpuLibraries,
@@ -18,20 +19,29 @@ from dl_doctor.facts import (
     Ranks,
     Runtime,
     SharedMemory,
+    SharedMemoryUse,
     Slurm,
+    StartMethods,
     Target,
+    TempSpace,
     TorchFiles,
     TorchImport,
+    UserIdentity,
     VisibleGpus,
+    WorkerRoundtrip,
 )
 from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
+from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.disks import Disk, Place
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
+from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
@@ -250,3 +260,69 @@ def torch_import(**fields: Any) -> TorchImport:
 def not_imported(**ended: Any) -> TorchImport:
     """The import of torch did not come back."""
     return TorchImport(ended=Ended(**{"step": "import torch", **ended}))
+
+
+def shared_memory_use(**fields: Any) -> SharedMemoryUse:
+    return SharedMemoryUse(**{"ended": Ended(how="answered"), "tried_bytes": 4 << 20, "segment": None, "lock": None, **fields})
+
+
+def data_path(role: Any = "working", **fields: Any) -> DataPath:
+    """A path on a large and empty disk; one that is not read only is written to."""
+    known = {
+        "role": role,
+        "path": {"data": "/data", "working": "/work", "temporary": "/tmp", "scratch": "/local"}.get(role, "/caches"),
+        "said_by": {"data": "--data", "scratch": "SLURM_TMPDIR", "cache": "HF_HOME"}.get(role, "a test"),
+        "ended": Ended(how="answered"),
+        "exists": True,
+        "latency_s": 0.001,
+        "total_bytes": 1000 * GIB,
+        "free_bytes": 500 * GIB,
+        "total_files": 1_000_000,
+        "free_files": 500_000,
+        "written": role != "data" and "write_refusal" not in fields,
+    }
+    return DataPath(**{**known, **fields})
+
+
+def data_paths(*entries: DataPath) -> DataPaths:
+    return DataPaths(entries or (data_path(), data_path("temporary"), data_path("cache")))
+
+
+def place(path: str = "/data", filesystem: str = "ext4", *disks: Disk, **fields: Any) -> Place:
+    known = {"mount_point": "/", "source": "/dev/sda1", "kind": kind_of(filesystem), "layers": ()}
+    return Place(**{**known, "path": path, "filesystem": filesystem, "disks": disks, **fields})
+
+
+def disk(name: str = "sda", **fields: Any) -> Disk:
+    return Disk(**{"name": name, "model": None, "rotational": False, "virtual": False, **fields})
+
+
+def temp_space(**fields: Any) -> TempSpace:
+    known = {
+        "ended": Ended(how="answered"),
+        "path": "/tmp",
+        "path_bytes": 4,
+        "real_path": "/tmp",
+        "refusal": None,
+        "passed_over": (),
+        "no_exec": False,
+    }
+    return TempSpace(**{**known, **fields})
+
+
+def user_identity(**fields: Any) -> UserIdentity:
+    known = {"uid": 1000, "in_passwd": True, "name_error": None, "home": "/home/me", "home_said": True, "torch_version": "2.6.0"}
+    return UserIdentity(**{**known, **fields})
+
+
+def start_methods(**fields: Any) -> StartMethods:
+    return StartMethods(**{"python": (3, 12, 1), "available": ("fork", "spawn", "forkserver"), "chosen": None, **fields})
+
+
+def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:
+    """All methods answer but those that are said."""
+    trips = tuple(
+        Trip(method=method, ended=ends.get(method, Ended(how="answered")), duration_s=0.25)
+        for method in ("fork", "spawn", "forkserver")
+    )
+    return WorkerRoundtrip(ended=Ended(how="answered"), trips=trips)

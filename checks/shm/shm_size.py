@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 from dl_doctor.check import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
-from dl_doctor.fixes import ask_for_less, for_containers
+from dl_doctor.fixes import ask_for_less, for_containers, quoted
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up
 
@@ -192,11 +192,6 @@ def occupied(shm: SharedMemory) -> str:
 
 def used(shm: SharedMemory) -> int:
     return (shm.size_bytes or 0) - (shm.free_bytes or 0)
-
-
-def quoted(path: str) -> str:
-    """A path as a shell takes it, whatever is in its name."""
-    return path if all(letter.isalnum() or letter in "/._-" for letter in path) else "'" + path.replace("'", "'\\''") + "'"
 
 
 def enlarge(size_bytes: int) -> tuple[Fix, ...]:

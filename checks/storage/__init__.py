@@ -1,1 +1,1 @@
-"""Where data, code and results lie, and how fast that is."""
+"""Where data, temporary files, caches and code lie."""

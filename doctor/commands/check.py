@@ -26,6 +26,7 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--start-method", type=click.Choice(["fork", "spawn", "forkserver"]), help="How workers are started.")
 @click.option("--pin-memory/--no-pin-memory", default=None, help="Whether the DataLoader pins its batches.")
 @click.option("--batch-bytes", type=Size(), metavar="SIZE", help="What one collated batch takes, such as 24MiB.")
+@click.option("--data", multiple=True, metavar="PATH", help="Where the training data lies.  [default: not known]")
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="What fixes are worded for, instead of what is detected.")
 @click.option("--python", metavar="PATH", help="The interpreter whose environment is examined.")
 @click.option("--expect-gpus", type=COUNT, metavar="N", help="Fewer GPUs than this are a failure.")
@@ -78,9 +79,11 @@ def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
 def settings_of(given: dict[str, Any], catalogue: Catalogue) -> Settings:
     """What was said on the command line; names of checks are known, or it is a usage error."""
     ids = set(catalogue.checks) | {broken.distribution for broken in catalogue.broken}
+    data = given.pop("data")
     select, ignore, require = (split_names(given.pop(name)) for name in ("select", "ignore", "require"))
     settings = Settings(
         **given,
+        data=data or None,
         select=known_names("--select", select, ids | set(catalogue.areas)),
         ignore=known_names("--ignore", ignore, ids | set(catalogue.areas)),
         require=known_names("--require", require, ids, areas=catalogue.areas),

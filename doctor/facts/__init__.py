@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from dl_doctor.facts import (
     cgroups,
     cpu_budget,
+    data_paths,
+    disks,
     environment,
     gpu_access,
     gpu_grant,
@@ -25,14 +27,21 @@ from dl_doctor.facts import (
     ranks,
     runtime,
     shared_memory,
+    shared_memory_use,
     slurm,
+    start_methods,
     target,
+    temp_space,
     torch_files,
     torch_import,
+    user_identity,
     visible_gpus,
+    worker_roundtrip,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
@@ -48,11 +57,16 @@ from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
+from dl_doctor.facts.shared_memory_use import SharedMemoryUse
 from dl_doctor.facts.slurm import Slurm
+from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.temp_space import TempSpace
 from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.facts.torch_import import TorchImport
+from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
 __all__ = [
@@ -60,6 +74,8 @@ __all__ = [
     "Cgroups",
     "Collector",
     "CpuBudget",
+    "DataPaths",
+    "Disks",
     "Environment",
     "GpuAccess",
     "GpuGrant",
@@ -75,11 +91,16 @@ __all__ = [
     "Ranks",
     "Runtime",
     "SharedMemory",
+    "SharedMemoryUse",
     "Slurm",
+    "StartMethods",
     "Target",
+    "TempSpace",
     "TorchFiles",
     "TorchImport",
+    "UserIdentity",
     "VisibleGpus",
+    "WorkerRoundtrip",
 ]
 
 
@@ -103,6 +124,8 @@ class Collector:
 COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
+    Collector(data_paths.collect, deadline_s=20),
+    Collector(disks.collect),
     Collector(environment.collect),
     Collector(gpu_access.collect, deadline_s=25),
     Collector(gpu_grant.collect),
@@ -118,9 +141,14 @@ COLLECTORS = (
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
+    Collector(shared_memory_use.collect),
     Collector(slurm.collect),
+    Collector(start_methods.collect),
     Collector(target.collect),
+    Collector(temp_space.collect),
     Collector(torch_files.collect),
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5),
+    Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

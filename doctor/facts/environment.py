@@ -27,6 +27,8 @@ ALLOWED = frozenset(
         # promised, shown and numbered GPUs (facts/gpu_grant.py, facts/visible_gpus.py, facts/ranks.py)
         *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
         *("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        # a cache that is only read (path-writable)
+        "HF_HUB_OFFLINE",
     }
 )
 

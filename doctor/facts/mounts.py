@@ -28,6 +28,9 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     super_options: str
     """Of the filesystem, comma-separated; a cgroup v1 hierarchy names its controllers here."""
 
+    device: str | None = None
+    """MAJOR:MINOR; a major number of 0 is no block device. None in reports of version 0.1."""
+
 
 class Mounts(msgspec.Struct, frozen=True):
     """All mounts that this process sees, in the kernel's order. Source: /proc/self/mountinfo."""
@@ -81,6 +84,7 @@ def parse_line(line: str) -> Mount:
         filesystem=details[0],
         source=unescape(details[1]),
         super_options=details[2],
+        device=fields[2],
     )
 
 

@@ -163,3 +163,15 @@ def test_the_interpreter_is_ours_where_nothing_else_is_said() -> None:
     probed = asyncio.run(Probes(system, system.clock_s() + 60).run("find_python", {"candidates": []}, deadline_s=20))
 
     assert probed.answer == {"found": [], "own": sys.executable}
+
+
+def test_several_run_at_the_same_time(run: Any, tmp_path: Path) -> None:
+    text = "import time\ndef probe(arguments, step):\n    time.sleep(arguments['s'])\n    return arguments\n"
+    (tmp_path / "probes" / "it.py").write_text(text)
+    system = System()
+    begin = time.monotonic()
+    probed = asyncio.run(Probes(system, system.clock_s() + 60).run_each("it", [{"s": 30}, {"s": 0}, {"s": 1}], deadline_s=3))
+
+    assert [one.answer for one in probed] == [None, {"s": 0}, {"s": 1}]
+    assert probed[0].ended.how == "hung"
+    assert time.monotonic() - begin < 8

@@ -1,0 +1,110 @@
+"""Look at one path, which may never answer: at its age, its room, some of its files, and whether it can be written to."""
+
+import errno
+import os
+import stat
+import tempfile
+import time
+
+PEEK_FILES = 100
+PEEK_S = 0.5
+
+
+def probe(arguments, step):
+    """`path`; `peek`: look at some files below it; `write`: bytes to write at most, 0 for nothing."""
+    path, told = arguments["path"], {}
+    begin = time.monotonic()
+    try:
+        here, told["exists"] = nearest(path, step)
+        step("statvfs %s" % here)
+        room = os.statvfs(here)
+    except OSError as error:
+        return dict(told, refusal=refusal("look at it", error))
+    told["latency_s"] = round(time.monotonic() - begin, 6)
+    step("resolve the links of %s" % here)
+    told["real_path"] = os.path.realpath(here)
+    told["total_bytes"], told["free_bytes"] = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+    if room.f_files:
+        told["total_files"], told["free_files"] = room.f_files, room.f_favail
+    if arguments["peek"] and told["exists"]:
+        step("list %s" % here)
+        told.update(peek(here))
+    if arguments["write"]:
+        told.update(written(here, min(arguments["write"], max(4096, told["free_bytes"] // 4)), step))
+    return told
+
+
+def nearest(path, step):
+    """The path, or the nearest folder above it that exists, where it would be made; and whether it exists."""
+    exists = True
+    while True:
+        step("stat %s" % path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            above = os.path.dirname(path.rstrip("/"))
+            if above == path or not above:
+                raise
+            path, exists = above, False
+        else:
+            return path, exists
+
+
+def peek(path):
+    """The sizes of the first files that are met, for a moment."""
+    sizes: list[int] = []
+    pending, end = [path], time.monotonic() + PEEK_S
+    while pending and len(sizes) < PEEK_FILES and time.monotonic() < end:
+        here = pending.pop()
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif entry.is_file():
+                        sizes.append(entry.stat().st_size)
+                    if len(sizes) >= PEEK_FILES or time.monotonic() > end:
+                        break
+        except NotADirectoryError:
+            sizes.append(os.stat(here).st_size)
+        except OSError:
+            continue
+    return {"files_seen": len(sizes), "mean_file_bytes": sum(sizes) // len(sizes) if sizes else None}
+
+
+def written(path, size, step):
+    """Write a file without a name, or one whose name is gone at once."""
+    folder = path if stat.S_ISDIR(os.stat(path).st_mode) else os.path.dirname(path)
+    at = "create a file in %s" % folder
+    try:
+        step(at)
+        descriptor = nameless(folder)
+        try:
+            at = "write %d bytes to %s" % (size, folder)
+            step(at)
+            content = memoryview(os.urandom(size))
+            while content:
+                content = content[os.write(descriptor, content) :]
+            at = "synchronize a file in %s" % folder
+            step(at)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return {"write_refusal": refusal(at, error)}
+    return {"written": True}
+
+
+def nameless(folder):
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except (AttributeError, OSError) as error:
+        if getattr(error, "errno", None) in (errno.EACCES, errno.EROFS, errno.EDQUOT, errno.ENOSPC):
+            raise
+    descriptor, name = tempfile.mkstemp(prefix=".dl-doctor-", dir=folder)
+    os.unlink(name)
+    return descriptor
+
+
+def refusal(step, error):
+    return {"step": step, "code": errno.errorcode.get(error.errno or 0, "OSError"), "error": error.strerror or str(error)}
