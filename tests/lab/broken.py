@@ -25,6 +25,8 @@ MEMORY_NEED = 140 * MIB + WORKERS * 10 * MIB + SHM_NEED
 
 TABLE = {
     "runtime": "pass",
+    "temp-space": "pass",
+    "user-identity": "pass",
     "cpu-budget": "warn",
     "fd-limit": "pass",
     "gpu-device-access": "skip",
@@ -35,11 +37,20 @@ TABLE = {
     "gpu-visible": "skip",
     "memory-budget": "pass",
     "shm-size": "fail",
+    "shm-usable": "pass",
+    "disk-space": "pass",
+    "disk-type": "pass",
+    "mount-responds": "pass",
+    "path-writable": "pass",
+    "start-method": "pass",
     "worker-count": "warn",
+    "worker-roundtrip": "pass",
 }
 
 NUMBERS: Numbers = {
     "runtime": [("note", None, None)],
+    "temp-space": [],
+    "user-identity": [],
     "cpu-budget": [("warn", (CPUS, "CPUs"), (1, "CPUs")), ("note", (CPUS, "CPUs"), None)],
     "fd-limit": [],
     "gpu-device-access": [],
@@ -50,7 +61,14 @@ NUMBERS: Numbers = {
     "gpu-visible": [],
     "memory-budget": [],
     "shm-size": [("fail", (SHM, "bytes"), (SHM_NEED, "bytes"))],
+    "shm-usable": [],
+    "disk-space": [],
+    "disk-type": [("note", None, None)],
+    "mount-responds": [],
+    "path-writable": [],
+    "start-method": [("note", None, None)],
     "worker-count": [("warn", (WORKERS, "workers"), (1, "workers"))],
+    "worker-roundtrip": [],
 }
 
 USED_BY_THE_DOCTOR = 64 * MIB

@@ -43,6 +43,7 @@ class Recipe:
     uid: int = 0
     """Beyond the machine's own users it is one without an entry in /etc/passwd."""
 
+    shm_mode: str = "1777"
     read_only: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     """On top of PATH, and of HOME, which runc sets."""
@@ -129,7 +130,7 @@ def mounts(recipe: Recipe) -> list[dict[str, Any]]:
     guarded = ("nosuid", "noexec", "nodev")
     found = [mount("/proc", "proc", guarded), mount("/dev", "tmpfs", ("nosuid", "mode=755", "size=65536k"))]
     if recipe.shm is not None:
-        found.append(mount("/dev/shm", "tmpfs", (*guarded, "mode=1777", f"size={recipe.shm}")))
+        found.append(mount("/dev/shm", "tmpfs", (*guarded, f"mode={recipe.shm_mode}", f"size={recipe.shm}")))
     if recipe.sys:
         found += [mount("/sys", "sysfs", (*guarded, "ro")), mount("/sys/fs/cgroup", "cgroup", (*guarded, "ro"))]
     return found

@@ -62,6 +62,10 @@ def open_files(text: str) -> int:
 
 def arguments(call: str) -> dict[str, str]:
     """The keyword arguments of `DataLoader(..., num_workers=1)`, named as the doctor's options are."""
+    names = {"multiprocessing_context": "start-method"}
     expression = ast.parse(call, mode="eval").body
     assert isinstance(expression, ast.Call)
-    return {f"{keyword.arg}".replace("_", "-"): ast.unparse(keyword.value) for keyword in expression.keywords}
+    return {
+        names.get(f"{keyword.arg}", f"{keyword.arg}".replace("_", "-")): str(ast.literal_eval(keyword.value))
+        for keyword in expression.keywords
+    }

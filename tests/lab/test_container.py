@@ -52,7 +52,15 @@ def test_too_few_descriptors() -> None:
 def test_no_shared_memory() -> None:
     report = examine(replace(HEALTHY, shm=None), broken.PLAN)
     assert report.verdict.exit_code == 1
-    assert table(report) == {**ALL_IS_WELL, "shm-size": "fail", "worker-count": "warn"}
+    assert table(report) == {**ALL_IS_WELL, "shm-size": "fail", "shm-usable": "fail", "worker-count": "warn"}
+
+
+def test_shared_memory_of_another_user() -> None:
+    """The C library says ENOENT of a folder that it may not enter."""
+    report = examine(replace(HEALTHY, shm_mode="0700", uid=4242), {"num-workers": "2", "batch-bytes": "24MiB"})
+    (finding,) = (f for result in report.results if result.id == "shm-usable" for f in result.findings)
+    assert finding.level == "fail"
+    assert "(EACCES)" in finding.summary or "(ENOENT)" in finding.summary
 
 
 def test_control_groups_out_of_sight() -> None:
@@ -63,7 +71,20 @@ def test_control_groups_out_of_sight() -> None:
 
 def test_a_user_without_a_name_a_home_or_a_place_to_write() -> None:
     homeless = ["env", "--unset=HOME", *command(broken.PLAN)]
-    broken.assert_broken(report_of(container.run(homeless, replace(broken.RECIPE, uid=4242, read_only=True))))
+    report = report_of(container.run(homeless, replace(broken.RECIPE, uid=4242, read_only=True)))
+    nowhere = {"temp-space": "fail", "path-writable": "warn", "user-identity": "warn"}
+    assert report.verdict.exit_code == 1
+    assert table(report) == {**broken.TABLE, **nowhere}
+    findings = {result.id: [finding.summary for finding in result.findings] for result in report.results}
+    assert findings["temp-space"] == ["There is no folder for temporary files"]
+    assert findings["user-identity"][0].startswith("User 4242 has no name: getpass.getuser() raises ")
+    assert findings["user-identity"][1:] == ["There is no home folder: `~` stays as it is"]
+
+
+def test_a_user_without_a_name_may_have_a_home() -> None:
+    named = replace(HEALTHY, uid=4242, environment={**HEALTHY.environment, "HOME": "/tmp", "USER": "trainer"})
+    report = examine(named, {"num-workers": "2", "batch-bytes": "24MiB"})
+    assert table(report) == {**ALL_IS_WELL, "path-writable": "warn"}  # the folder it starts in is root's
 
 
 @pytest.mark.parametrize(
