@@ -45,6 +45,13 @@ TABLE = {
     "start-method": "pass",
     "worker-count": "warn",
     "worker-roundtrip": "pass",
+    "affinity-kept": "skip",
+    "torch-cuda-build": "skip",
+    "interpreter": "pass",
+    "packages-consistent": "skip",
+    "torch-build": "skip",
+    "torch-imports": "skip",
+    "import-latency": "skip",
 }
 
 NUMBERS: Numbers = {
@@ -69,6 +76,13 @@ NUMBERS: Numbers = {
     "start-method": [("note", None, None)],
     "worker-count": [("warn", (WORKERS, "workers"), (1, "workers"))],
     "worker-roundtrip": [],
+    "affinity-kept": [],
+    "torch-cuda-build": [],
+    "interpreter": [],
+    "packages-consistent": [],
+    "torch-build": [],
+    "torch-imports": [],
+    "import-latency": [],
 }
 
 USED_BY_THE_DOCTOR = 64 * MIB
