@@ -174,6 +174,7 @@ class Collection:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._probes.see_off()
         for fact in ordered:
             self.known.setdefault(fact, Unavailable.not_asked("the run was interrupted"))
         return interruption.signal

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -29,6 +29,12 @@ TAIL_BYTES = 16 << 10
 """Kept of what a probe prints: the end."""
 
 LARGEST_ANSWER_BYTES = 16 << 20
+
+START_S = 20.0
+"""How long an interpreter may take to start: seconds where it comes over a network."""
+
+MOST_STARTS = 4
+"""Interpreters that are started at the same time."""
 
 GRACE_S = 0.8
 """How long the guard may take, past the deadline, to end everything and say so; its own patience and some more."""
@@ -53,10 +59,17 @@ class Probes:
         self.in_flight: list[str] = []
         """Names of the probes that are running."""
 
+        self._starts = asyncio.Semaphore(MOST_STARTS)
+        self._guards: list[int] = []
+        """Pids of guards that may not have been reaped yet."""
+
     async def run(
         self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = sys.executable, deadline_s: float
     ) -> Probed:
         """Run a probe in an interpreter of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
+
+        The deadline counts from when the interpreter has started, for which it has START_S: on a machine with little CPU that
+        takes seconds, and only a few are started at a time.
 
         Args:
             probe: the file's name in probes/, without its ending.
@@ -66,23 +79,40 @@ class Probes:
         """
         if self._system.mounted:
             raise Missing(Unavailable.not_asked("--root shows files, and a probe is a process"))
+        path = str(HERE / "probes" / f"{probe}.py")
+        self.in_flight.append(probe)
+        try:
+            with ExitStack() as stack:
+                async with self._starts:
+                    left_s = self._left_s()
+                    begun = Running([python, "-c", START, path], json.dumps(arguments or {}))
+                    running = stack.enter_context(closing(begun))
+                    self._guards.append(running.guard.pid)
+                    await asyncio.wait({running.started}, timeout=min(START_S, left_s))
+                left_s = self._left_s()
+                await asyncio.wait({running.ended}, timeout=min(deadline_s, left_s))
+                late = not running.ended.done()
+                running.end()
+                await asyncio.wait({running.ended}, timeout=GRACE_S)
+                if late and left_s < deadline_s:
+                    raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
+                return running.result(late=late)
+        finally:
+            self.in_flight.remove(probe)
+
+    def _left_s(self) -> float:
         left_s = self._end_s - self._system.clock_s() - GRACE_S
         if left_s <= 0:
             raise Missing(Unavailable.timeout("did not fit into the time of the run (--timeout)"))
-        path = str(HERE / "probes" / f"{probe}.py")
-        running = Running([python, "-c", START, path], json.dumps(arguments or {}))
-        self.in_flight.append(probe)
-        try:
-            await asyncio.wait({running.ended}, timeout=min(deadline_s, left_s))
-            late = not running.ended.done()
-            running.end()
-            await asyncio.wait({running.ended}, timeout=GRACE_S)
-            if late and left_s < deadline_s:
-                raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
-            return running.result(late=late)
-        finally:
-            self.in_flight.remove(probe)
-            running.close()
+        return left_s
+
+    async def see_off(self) -> None:
+        """Reap the guards, which end by themselves; one that is stuck is left."""
+        for _ in range(20):
+            self._guards = [pid for pid in self._guards if not reaped(pid)]
+            if not self._guards:
+                return
+            await asyncio.sleep(0.01)
 
     async def run_each(
         self, probe: str, arguments: Sequence[dict[str, Any]], *, python: str = sys.executable, deadline_s: float
@@ -91,11 +121,21 @@ class Probes:
         return await asyncio.gather(*(self.run(probe, given, python=python, deadline_s=deadline_s) for given in arguments))
 
 
+def reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
 class Running:
     """A guard at work: its pipes, and what has come through them so far."""
 
     def __init__(self, command: list[str], arguments: str) -> None:
         self._loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        """The interpreter runs, or never will."""
+
         self.ended: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         """The guard's last word; empty when it died without one."""
 
@@ -108,7 +148,7 @@ class Running:
         theirs = (control, answers, output)
         numbers = [str(number) for number in theirs]
         try:
-            self._guard = subprocess.Popen(  # noqa: S603
+            self.guard = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-I", "-S", GUARD, *numbers, *command, str(answers), arguments],
                 pass_fds=theirs,
                 stdin=subprocess.DEVNULL,
@@ -136,8 +176,7 @@ class Running:
         for number in (self._answers, self._output):
             self._loop.remove_reader(number)
             os.close(number)
-        self._guard.poll()
-        self._guard.returncode = self._guard.returncode or 0  # not our business any more: no warning about it
+        self.guard.returncode = 0  # who sees the guards off reaps it; Popen need not warn that it still runs
 
     def result(self, *, late: bool) -> Probed:
         last = self.ended.result() if self.ended.done() else {}
@@ -198,11 +237,17 @@ class Running:
             except msgspec.DecodeError:  # something else wrote into the pipe
                 message = {"ended": {}}
             del self._frames[: 4 + length]
+            self._say_started()
             if "ended" in message:
                 self._say_ended(message["ended"])
             self._messages.update(message)
 
+    def _say_started(self) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
+
     def _say_ended(self, last: dict[str, Any]) -> None:
+        self._say_started()
         if not self.ended.done():
             self.ended.set_result(last)
 

@@ -118,6 +118,7 @@ class RecordedProbes(Probes):
     def __init__(self, machine: Mapping[str, Any]) -> None:
         self._recorded = machine.get("probes", {})
         self.in_flight = []
+        self._guards = []
         self.own_python = "/usr/bin/python3"
 
     async def run(self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = "", deadline_s: float) -> Probed:

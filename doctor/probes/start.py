@@ -51,6 +51,7 @@ def run(path, arguments):
 answers = int(sys.argv[2])
 os.set_inheritable(answers, False)
 be_the_first_to_go()
+send({"started": True})
 try:
     send({"answer": run(sys.argv[1], json.loads(sys.argv[3]))})
 except Exception as error:  # noqa: BLE001 (it is the answer)

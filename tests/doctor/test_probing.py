@@ -39,7 +39,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (tmp_path / "probes" / "it.py").write_text(text)
         system = System()
         probes = Probes(system, system.clock_s() + options.pop("left_s", 60))
-        return asyncio.run(probes.run("it", arguments, deadline_s=deadline_s, **options))
+
+        async def one() -> Probed:
+            try:
+                return await probes.run("it", arguments, deadline_s=deadline_s, **options)
+            finally:
+                await probes.see_off()
+
+        return asyncio.run(one())
 
     return probed
 
@@ -160,7 +167,14 @@ def test_an_end_in_words(how: Any) -> None:
 
 def test_the_interpreter_is_ours_where_nothing_else_is_said() -> None:
     system = System()
-    probed = asyncio.run(Probes(system, system.clock_s() + 60).run("find_python", {"candidates": []}, deadline_s=20))
+    probes = Probes(system, system.clock_s() + 60)
+
+    async def looked() -> Probed:
+        probed = await probes.run("find_python", {"candidates": []}, deadline_s=20)
+        await probes.see_off()
+        return probed
+
+    probed = asyncio.run(looked())
 
     assert probed.answer == {"found": [], "own": sys.executable}
 

@@ -78,7 +78,7 @@ def test_the_working_directory(options: str, script: str, statuses: dict[str, st
     """Small and empty, full in bytes, full in files, and read-only."""
     (tmp_path / "work").mkdir()
     entered = f"mount -t tmpfs -o {options} it work\ncd work\n({script}) 2>/dev/null"
-    report = examine(entered, "-s", "storage", folder=tmp_path)
+    report = examine(entered, "-s", "storage", "-i", "import-latency", folder=tmp_path)
     healthy = dict.fromkeys(("disk-space", "disk-type", "mount-responds", "path-writable"), "pass")
 
     assert table(report) == {**healthy, **statuses}
@@ -144,7 +144,8 @@ def mounted(source: Path, target: Path) -> subprocess.Popen[bytes]:
 def test_a_mount_that_died_keeps_nobody(dead: Path, tmp_path: Path) -> None:
     """The run ends a second after the deadline, and so does a shell that waits for its output; what is stuck is named."""
     begin = time.monotonic()
-    shell = f'out=$({sys.executable} -m dl_doctor check -s storage --profile quick -f json --data {dead}/train); printf %s "$out"'
+    doctor = f"{sys.executable} -m dl_doctor check -s storage -i import-latency --profile quick -f json --data {dead}/train"
+    shell = f'out=$({doctor}); printf %s "$out"'
     done = subprocess.run(["sh", "-c", shell], cwd=tmp_path, capture_output=True, timeout=60, check=False)
     took_s = time.monotonic() - begin
     report = msgspec.json.decode(done.stdout, type=Report)
