@@ -17,7 +17,7 @@ import msgspec
 from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.check import Check, needs_of
-from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Runtime, Target, TorchFiles
+from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Nvml, Runtime, Target, TorchFiles
 from dl_doctor.model import (
     FORMAT_VERSION,
     PROFILES,
@@ -396,7 +396,7 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
         cgroup=known[Cgroups].version if Cgroups in known else None,
         cpus=cpu.cpus_of_all_ranks if cpu and cpu.quota_known else None,
         memory_bytes=min(limit.limit_bytes for limit in memory.limits) if memory and memory.limit_known else None,
-        gpus=(),
+        gpus=tuple(gpu.name or "unnamed GPU" for gpu in known[Nvml].gpus) if Nvml in known else (),
         torch=known[TorchFiles].version if TorchFiles in known else None,
     )
 

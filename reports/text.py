@@ -73,7 +73,8 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
 
 def head(report: Report) -> Text:
     text = Text(f"{report.tool.name} {report.tool.version}", style="bold")
-    return text.append("   " + " · ".join(map(printable, machine_words(report.machine))), style="not bold")
+    words = [*machine_words(report.machine), *environment_words(report)]
+    return text.append("   " + " · ".join(map(printable, words)), style="not bold")
 
 
 def machine_words(machine: Machine) -> list[str]:
@@ -85,8 +86,16 @@ def machine_words(machine: Machine) -> list[str]:
         words.append(f"{plain(machine.cpus)} CPU" + ("" if machine.cpus == 1 else "s"))
     if machine.memory_bytes is not None:
         words.append(binary_size(machine.memory_bytes))
-    words += [*machine.gpus, f"torch {machine.torch}" if machine.torch else None]
+    words += [f"{machine.gpus.count(name)} × {name}" for name in dict.fromkeys(machine.gpus)]
     return [word for word in words if word]
+
+
+def environment_words(report: Report) -> list[str]:
+    """Which torch is examined, and which interpreter's that is."""
+    python, torch = report.run.python, report.machine.torch
+    if python is None:
+        return []
+    return [f"torch {torch} ({python.why})" if torch else f"no torch ({python.why})"]
 
 
 def areas(results: Iterable[Result]) -> Iterator[Text]:

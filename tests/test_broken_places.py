@@ -1,0 +1,108 @@
+"""Where things are broken there is still a report on standard output, the right exit code, and no traceback."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HANGS = "import time; time.sleep(60)"
+
+
+def doctor(*options: str, **environment: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Run the doctor as a user would; gives exit code, statuses and the report. Standard error stays empty."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dl_doctor", "check", "--no-plugins", "-f", "json", *options],
+        env={**os.environ, **environment},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == b""
+    report = json.loads(done.stdout)
+    assert done.returncode == report["verdict"]["exit_code"]
+    return done.returncode, {result["id"]: result["status"] for result in report["results"]}, report
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment of this Python with a module that is called torch."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "torch").mkdir()
+    (packages / "torch" / "version.py").write_text("__version__ = '2.9.0'\ncuda = None\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("torch", "options", "code", "status"),
+    [
+        ("raise ImportError('libcudnn.so.9: cannot open shared object file')", (), 1, "fail"),
+        ("raise SystemExit(0)", (), 1, "fail"),
+        ("import os; os._exit(0)", (), 1, "fail"),
+        ("import os; os.kill(os.getpid(), 11)", (), 1, "fail"),
+        ("import os; os.abort()", (), 1, "fail"),
+        ("print('x' * 10_000_000); raise RuntimeError('\\udcff')", (), 1, "fail"),
+        ("def recurse(): recurse()\nrecurse()", (), 1, "fail"),
+        (HANGS, ("--timeout", "8"), 3, "error"),  # nobody can tell yet, which is no go
+        (HANGS, ("--timeout", "8", "--profile", "quick"), 0, "not_run"),
+    ],
+)
+def test_a_torch_that_is_broken(environment: Path, torch: str, options: tuple[str, ...], code: int, status: str) -> None:
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    (packages / "torch" / "__init__.py").write_text(torch)
+
+    told, statuses, _ = doctor(*options, VIRTUAL_ENV=str(environment))
+
+    assert (told, statuses["torch-imports"]) == (code, status)
+
+
+def test_without_torch_it_is_skipped_and_no_fault(tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+
+    code, statuses, report = doctor(VIRTUAL_ENV=str(environment))
+
+    assert (code, statuses["torch-imports"]) == (0, "skip")
+    assert report["run"]["python"] == {"path": f"{environment}/bin/python", "why": "from VIRTUAL_ENV"}
+
+
+def test_with_a_real_torch_all_is_well(torch_python: str) -> None:
+    """The doctor lies in an environment of its own, as pipx puts it, and examines another one."""
+    code, statuses, report = doctor("--python", torch_python)
+
+    assert code == 0
+    assert {status for status in statuses.values() if status not in ("pass", "skip")} == set()
+    assert statuses["torch-imports"] == "pass"
+    assert report["machine"]["torch"].startswith("2.13.0")
+
+
+@pytest.mark.parametrize("python", ["/nonexistent/python", "/etc/passwd", "/"])
+def test_an_interpreter_that_is_none(python: str) -> None:
+    code, statuses, _ = doctor("--python", python)
+
+    assert (code, statuses["torch-imports"], statuses["memory-budget"]) == (3, "error", "pass")
+
+
+def test_an_interpreter_that_answers_nonsense(tmp_path: Path) -> None:
+    """It runs, and is no Python."""
+    program = tmp_path / "python"
+    shutil.copy(shutil.which("true") or "/bin/true", program)
+
+    code, statuses, _ = doctor("--python", str(program))
+
+    assert (code, statuses["interpreter"], statuses["runtime"]) == (1, "fail", "pass")
+    assert statuses["shm-usable"] == "error"
+
+
+@pytest.mark.parametrize("variables", [{"TMPDIR": "/nonexistent"}, {"HOME": "/nonexistent"}, {"PATH": ""}, {"LANG": "xx_XX"}])
+def test_an_environment_that_is_off(variables: dict[str, str]) -> None:
+    code, statuses, _ = doctor(**variables)
+
+    assert code == 0
+    assert statuses["runtime"] == "pass"
