@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -96,6 +96,15 @@ def save(report: Report, path: str, look: Look) -> None:
         Path(path).mkdir(exist_ok=True)
         path = str(Path(path) / f"{file_name(report)}.json")
     write_file(path, text.encode("utf-8", "backslashreplace"))
+
+
+def save_each(report: Report, paths: Iterable[str], look: Look) -> None:
+    """Write a report to each of these files; one that cannot be written is told and changes nothing else."""
+    for path in paths:
+        try:
+            save(report, path, look)
+        except OSError as error:
+            warn(f"could not write {path}: {error.strerror or error}")
 
 
 def file_name(report: Report) -> str:

@@ -62,11 +62,7 @@ def check(context: click.Context, /, **given: Any) -> None:
         raise click.UsageError(str(error)) from None
     with output.reserved_for_the_report(), progress.shown() as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
-    for path in outputs:
-        try:
-            output.save(report, path, look)
-        except OSError as error:
-            output.warn(f"could not write {path}: {error.strerror or error}")
+    output.save_each(report, outputs, look)
     output.print_text(renderer(format_)(report, look))
     context.exit(report.verdict.exit_code)
 

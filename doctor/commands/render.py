@@ -20,9 +20,5 @@ def render(report: str, format_: str, outputs: tuple[str, ...], **given: Any) ->
         saved = load_report(report)
     except BadReport as error:
         raise click.UsageError(str(error)) from None
-    for path in outputs:
-        try:
-            output.save(saved, path, look)
-        except OSError as error:
-            output.warn(f"could not write {path}: {error.strerror or error}")
+    output.save_each(saved, outputs, look)
     output.print_text(renderer(format_)(saved, look))
