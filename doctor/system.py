@@ -131,7 +131,7 @@ class System:
         return os.geteuid()
 
     def hostname(self) -> str:
-        return self.read_text("/etc/hostname").strip() if self.mounted else socket.gethostname()
+        return self.read_text("/etc/hostname").strip() if self.mounted else decode(os.fsencode(socket.gethostname()))
 
     def physical_cores(self) -> int | None:
         """Cores of the machine, hyper-threads counted once; None where the kernel does not say."""
@@ -145,7 +145,11 @@ class System:
         """Bytes of memory: all, and available, on systems that have no /proc/meminfo."""
         import psutil  # noqa: PLC0415
 
-        memory = psutil.virtual_memory()
+        try:
+            memory = psutil.virtual_memory()
+        except OSError:  # /proc/meminfo is there, and may not be read: what is there bounds what is left
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            return total, total
         return memory.total, memory.available
 
     def now(self) -> datetime:

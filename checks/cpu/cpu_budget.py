@@ -16,7 +16,7 @@ STARVED_CPUS = 2
 def cpu_budget(
     cpu: CpuBudget,
     plan: LoaderPlan,
-    runtime: Runtime,
+    runtime: Runtime | Unavailable,
     slurm: Slurm | Unavailable,
     gpus: GpuGrant | Unavailable,
 ) -> Verdict:
@@ -172,8 +172,8 @@ def in_kubernetes(threads: int) -> str:
     return f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]'
 
 
-def owed_by_kubernetes(cpu: CpuBudget, runtime: Runtime) -> list[Finding]:
-    if runtime.name != "kubernetes" or cpu.quota is not None or cpu.owed_cpus is None:
+def owed_by_kubernetes(cpu: CpuBudget, runtime: Runtime | Unavailable) -> list[Finding]:
+    if isinstance(runtime, Unavailable) or runtime.name != "kubernetes" or cpu.quota is not None or cpu.owed_cpus is None:
         return []
     low, high = cpu.owed_cpus
     about = plain(low) if high - low < 0.05 else f"{plain(low)} to {plain(high)}"

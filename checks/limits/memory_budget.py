@@ -19,7 +19,7 @@ def memory_budget(
     plan: LoaderPlan,
     limits: Limits | Unavailable,
     gpus: GpuGrant | Unavailable,
-    runtime: Runtime,
+    runtime: Runtime | Unavailable,
 ) -> Verdict:
     """Memory suffices for the processes and the batches in flight
 
@@ -49,7 +49,8 @@ def memory_budget(
     ## References
     pytorch/pytorch#8976, vertti/preflight#226, kubernetes/kubernetes#125852, NVIDIA/cuda-python#2458
     """
-    left = f"{binary_size(memory.headroom_bytes)} left ({memory.tightest.source})"
+    above = "" if memory.ancestors_known else "; groups above are out of sight and may leave less"
+    left = f"{binary_size(memory.headroom_bytes)} left ({memory.tightest.source}){above}"
     need = plan.memory_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
     findings = [
@@ -58,9 +59,7 @@ def memory_budget(
         *promised_too_much(memory, plan),
     ]
     if not memory.limit_known and not any(finding.level == "fail" for finding in findings):
-        return Verdict.unknown(
-            f"the control group of this process cannot be read, and its memory limit is written there; at most {left}"
-        )
+        return Verdict.unknown(f"a memory limit, or what is charged to it, cannot be read; at most {left}")
     return Verdict(f"{left}; {wanted}", [*findings, *how_it_ends(memory), *kubelets_view(memory, runtime)])
 
 
@@ -159,8 +158,8 @@ def how_it_ends(memory: MemoryBudget) -> list[Finding]:
     ]
 
 
-def kubelets_view(memory: MemoryBudget, runtime: Runtime) -> list[Finding]:
-    if runtime.name != "kubernetes" or memory.working_set_bytes is None:
+def kubelets_view(memory: MemoryBudget, runtime: Runtime | Unavailable) -> list[Finding]:
+    if isinstance(runtime, Unavailable) or runtime.name != "kubernetes" or memory.working_set_bytes is None:
         return []
     return [
         Finding(

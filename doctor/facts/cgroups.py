@@ -111,7 +111,7 @@ def locate(
     if mount is not None:
         below = path_below(mount.root, path)
         if below is not None:
-            folders, own_visible = existing(system, mount.mount_point, below)
+            folders, own_visible = existing(system, mounts, mount, below)
             top_visible = mount.root == "/" and namespaced is False
     elif path == "/" and namespaced is False:
         own_visible = top_visible = True  # the root has no limit, whether it can be read or not
@@ -144,11 +144,11 @@ def path_below(root: str, path: str) -> str | None:
     return None if below.startswith("..") else below.removeprefix(".")
 
 
-def existing(system: System, mount_point: str, below: str) -> tuple[tuple[str, ...], bool]:
-    """The folders from `below` up to the mount point that exist, and whether the first of them does."""
+def existing(system: System, mounts: Mounts, mount: Mount, below: str) -> tuple[tuple[str, ...], bool]:
+    """The folders from `below` up to the mount point that exist and are not covered, and whether the first of them does."""
     parts = [part for part in below.split("/") if part]
-    candidates = [posixpath.join(mount_point, *parts[:end]) for end in range(len(parts), -1, -1)]
-    found = tuple(folder for folder in candidates if is_there(system, folder))
+    candidates = [posixpath.join(mount.mount_point, *parts[:end]) for end in range(len(parts), -1, -1)]
+    found = tuple(folder for folder in candidates if mounts.containing(folder) in (mount, None) and is_there(system, folder))
     return found, candidates[0] in found
 
 

@@ -98,7 +98,8 @@ def collect(system: System, environment: Environment, cgroups: Cgroups, ranks: R
                 source="SLURM_CPUS_PER_TASK",
             )
         )
-    limits += quotas(system, cpu, ranks.on_node) + cpusets(system, cpuset, ranks.on_node)
+    found, quotas_read = quotas(system, cpu, ranks.on_node)
+    limits += found + cpusets(system, cpuset, ranks.on_node)
     if node is not None:
         limits.append(CpuLimit(kind="node", cpus=node, shared_by=ranks.on_node, scope="node", source="CPUs online"))
     return CpuBudget(
@@ -109,19 +110,23 @@ def collect(system: System, environment: Environment, cgroups: Cgroups, ranks: R
         physical_cores=physical,
         intra_op_threads=thread_setting(environment) or min(affinity, physical or affinity),
         owed_cpus=owed(system, cpu),
-        quota_known=cpu is None or cpu.own_visible,
+        quota_known=cpu is None or (cpu.own_visible and quotas_read),
         ancestors_known=cpu is None or cpu.top_visible,
     )
 
 
-def quotas(system: System, group: ControlGroup | None, ranks: int) -> list[CpuLimit]:
-    """The quota of every group that sets one."""
-    found = []
+def quotas(system: System, group: ControlGroup | None, ranks: int) -> tuple[list[CpuLimit], bool]:
+    """The quota of every group that sets one, and whether all could be read."""
+    found, all_read = [], True
     for folder in group.folders if group else ():
-        name, cpus = read_quota(system, folder, group.version if group else "v2")
+        try:
+            name, cpus = read_quota(system, folder, group.version if group else "v2")
+        except (OSError, Malformed):
+            all_read = False
+            continue
         if cpus is not None:
             found.append(CpuLimit(kind="quota", cpus=cpus, shared_by=ranks, scope="container", source=f"{folder}/{name}"))
-    return found
+    return found, all_read
 
 
 def read_quota(system: System, folder: str, version: str) -> tuple[str, float | None]:
@@ -161,7 +166,7 @@ def cpusets(system: System, group: ControlGroup | None, ranks: int) -> list[CpuL
     path = f"{group.folders[0]}/{name}"
     try:
         cpus = len(parse_cpu_list(system.read_text(path)))
-    except FileNotFoundError:
+    except (OSError, Malformed):
         return []
     return [CpuLimit(kind="cpuset", cpus=cpus, shared_by=ranks, scope="container", source=path)] if cpus else []
 
@@ -169,7 +174,7 @@ def cpusets(system: System, group: ControlGroup | None, ranks: int) -> list[CpuL
 def node_cpus(system: System) -> int | None:
     try:
         return len(parse_cpu_list(system.read_text("/sys/devices/system/cpu/online"))) or None
-    except OSError:
+    except (OSError, Malformed):
         return None
 
 
@@ -191,7 +196,7 @@ def owed(system: System, group: ControlGroup | None) -> tuple[float, float] | No
             cpus = integer(system.read_text(f"{folder}/cpu.shares")) / SHARES_OF_ONE_CPU
             return cpus, cpus
         return request_of_weight(integer(system.read_text(f"{folder}/cpu.weight")))
-    except OSError:
+    except (OSError, Malformed):  # a weight of 0 is an idle group's
         return None
 
 

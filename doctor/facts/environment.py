@@ -14,10 +14,10 @@ ALLOWED = frozenset(
         *("KAGGLE_KERNEL_RUN_TYPE", "MODAL_TASK_ID", "RUNPOD_POD_ID", "SM_TRAINING_ENV", "VAST_CONTAINERLABEL"),
         *("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_CPUS_PER_TASK"),
         *("SLURM_CPUS_ON_NODE", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE"),
-        *("SLURM_MEM_PER_CPU", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"),
+        *("SLURM_MEM_PER_CPU", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
         # who launched which ranks (facts/ranks.py)
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_NPROC_PER_NODE"),
-        *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
+        *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE", "LOCAL_SIZE"),
         # thread pools (facts/cpu_budget.py)
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         # which libraries torch gets, and what an image says that it holds (checks/python)
@@ -32,8 +32,8 @@ ALLOWED = frozenset(
     }
 )
 
-LONGEST_VALUE = 4096
-"""Characters kept of a value."""
+LONGEST_VALUE = 1 << 17
+"""Characters kept of a value: the kernel's own limit, because a list that is cut says something else (MAX_ARG_STRLEN)."""
 
 
 class Environment(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from dl_doctor.system import System
-from dl_doctor.text import integer
+from dl_doctor.text import Malformed, integer
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,5 +41,5 @@ def collect(system: System) -> Limits:
 def max_map_count(system: System) -> int | None:
     try:
         return integer(system.read_text("/proc/sys/vm/max_map_count"))
-    except OSError:
+    except (OSError, Malformed):
         return None

@@ -13,8 +13,13 @@ from dl_doctor.text import Malformed, integer, key_values
 NO_LIMIT_V1 = 1 << 60
 """cgroup v1 writes "unlimited" as the largest number of pages, a little below 2^63 and different per page size."""
 
-DROPPABLE_V2 = ("inactive_file", "active_file", "slab_reclaimable")
-DROPPABLE_V1 = ("total_inactive_file", "total_active_file")
+LIMITS = {"v2": ("memory.max", "memory.high"), "v1": ("memory.limit_in_bytes",)}
+"""Where the kernel kills, and where (memory.high) it slows down."""
+
+DROPPABLE = {
+    "v2": ("inactive_file", "active_file", "slab_reclaimable"),
+    "v1": ("total_inactive_file", "total_active_file"),
+}
 """What the kernel gives back before it kills: page cache, also what was read twice (active). Pages of a tmpfs are not in it."""
 
 
@@ -48,10 +53,10 @@ class MemoryBudget(msgspec.Struct, frozen=True, kw_only=True):
     """Of the machine."""
 
     limit_known: bool
-    """Whether the own group could be read; if not, a tighter limit may be in force."""
+    """Whether all that is in sight could be read; if not, a tighter limit may be in force, or less may be left."""
 
     ancestors_known: bool
-    """Whether the limits of all groups above are known too."""
+    """Whether all groups above are in sight; if not, what they leave may be less."""
 
     kill_is_shared: bool | None
     """memory.oom.group: whether one process too large ends the whole container. None where the kernel has no such file."""
@@ -72,10 +77,11 @@ class MemoryBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(system: System, cgroups: Cgroups, slurm: Slurm | Unavailable) -> MemoryBudget:
-    meminfo = read_meminfo(system)
+    meminfo, node_read = read_meminfo(system)
     group = cgroups.groups.get("memory")
-    limits = [node_limit(meminfo), *(charged_limits(system, group) if group else [])]
-    limit_known = group is None or group.own_visible
+    found, groups_read = charged_limits(system, group) if group else ([], True)
+    limits = [node_limit(meminfo), *found]
+    limit_known = node_read and groups_read and (group is None or group.own_visible)
     if not limit_known and isinstance(slurm, Slurm) and slurm.memory_bytes:
         grant = slurm.memory_bytes
         limits.append(MemoryLimit(limit_bytes=grant, used_bytes=0, droppable_bytes=0, scope="container", source="Slurm's grant"))
@@ -84,20 +90,24 @@ def collect(system: System, cgroups: Cgroups, slurm: Slurm | Unavailable) -> Mem
         limits=tuple(sorted(limits, key=lambda limit: limit.headroom_bytes)),
         total_bytes=meminfo["MemTotal"],
         limit_known=limit_known,
-        ancestors_known=group is None or group.top_visible or (own is not None and group.version == "v1"),
+        ancestors_known=group is None or group.top_visible,
         kill_is_shared=kill_is_shared(system, own),
         working_set_bytes=working_set(system, own, group.version if group else "v2"),
         commit_left_bytes=commit_left(system, meminfo),
     )
 
 
-def read_meminfo(system: System) -> dict[str, int]:
-    """/proc/meminfo in bytes; what psutil gives where there is none."""
+def read_meminfo(system: System) -> tuple[dict[str, int], bool]:
+    """/proc/meminfo in bytes, and whether it could be read; without it, what the system says in another way."""
+    read = False
     try:
-        return parse_meminfo(system.read_text("/proc/meminfo"))
+        return parse_meminfo(system.read_text("/proc/meminfo")), True
     except FileNotFoundError:
-        total, available = system.memory_without_proc()
-        return {"MemTotal": total, "MemAvailable": available}
+        read = True  # a system without /proc has its own way
+    except (OSError, Malformed):
+        pass
+    total, available = system.memory_without_proc()
+    return {"MemTotal": total, "MemAvailable": available}, read
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
@@ -125,93 +135,73 @@ def node_limit(meminfo: dict[str, int]) -> MemoryLimit:
     )
 
 
-def charged_limits(system: System, group: ControlGroup) -> list[MemoryLimit]:
-    """The limit of every group that sets one, own and above."""
-    if group.version == "v2":
-        found = [limit for folder in group.folders for limit in limits_v2(system, folder)]
-    else:
-        found = [limit for folder in group.folders for limit in limits_v1(system, folder)]
-    return found
-
-
-def limits_v2(system: System, folder: str) -> list[MemoryLimit]:
-    """memory.max, where the kernel kills, and memory.high, where it slows down. The root group has neither."""
-    found = []
-    for name in ("memory.max", "memory.high"):
-        try:
-            limit = parse_limit_v2(system.read_text(f"{folder}/{name}"))
-        except FileNotFoundError:
-            continue
-        if limit is not None:
-            used, stat = charged(system, folder, "memory.current")
-            found.append(
-                MemoryLimit(
-                    limit_bytes=limit,
-                    used_bytes=used,
-                    droppable_bytes=sum(stat.get(key, 0) for key in DROPPABLE_V2),
-                    scope="container",
-                    source=f"{folder}/{name}",
+def charged_limits(system: System, group: ControlGroup) -> tuple[list[MemoryLimit], bool]:
+    """The limit of every group that sets one, own and above, and whether all could be read, with what is charged to them."""
+    found: list[MemoryLimit] = []
+    all_read = True
+    for folder in group.folders:
+        for name in LIMITS[group.version]:
+            try:
+                limit = parse_limit(system.read_text(f"{folder}/{name}"))
+            except FileNotFoundError:  # the root group has none
+                continue
+            except (OSError, Malformed):
+                all_read = False
+                continue
+            used, stat, charge_read = charged(system, folder, group.version)
+            above = stat.get("hierarchical_memory_limit", NO_LIMIT_V1)
+            tighter_above = above < min(limit or NO_LIMIT_V1, NO_LIMIT_V1)
+            all_read = all_read and (charge_read or (limit is None and not tighter_above))
+            if tighter_above and not group.top_visible:  # what is charged to the group that sets it is out of sight
+                limit, name, all_read = above, "memory.stat", False  # noqa: PLW2901
+            if limit is not None:
+                found.append(
+                    MemoryLimit(
+                        limit_bytes=limit,
+                        used_bytes=used,
+                        droppable_bytes=sum(stat.get(key, 0) for key in DROPPABLE[group.version]),
+                        scope="container",
+                        source=f"{folder}/{name}",
+                    )
                 )
-            )
-    return found
+    return found, all_read
 
 
-def parse_limit_v2(text: str) -> int | None:
-    return None if text.strip() == "max" else integer(text)
+def parse_limit(text: str) -> int | None:
+    """Bytes; None for `max`, and for the number that stands for no limit in v1."""
+    if text.strip() == "max":
+        return None
+    limit = integer(text)
+    return limit if 0 <= limit < NO_LIMIT_V1 else None
 
 
-def limits_v1(system: System, folder: str) -> list[MemoryLimit]:
-    """memory.limit_in_bytes, or the tightest of all ancestors, seen or not, which memory.stat knows."""
+def charged(system: System, folder: str, version: str) -> tuple[int, dict[str, int], bool]:
+    """What is charged to a group, its memory.stat, and whether both could be read; what could not counts as nothing."""
+    counter = "memory.current" if version == "v2" else "memory.usage_in_bytes"
     try:
-        own = integer(system.read_text(f"{folder}/memory.limit_in_bytes"))
-    except FileNotFoundError:
-        return []
-    used, stat = charged(system, folder, "memory.usage_in_bytes")
-    above = stat.get("hierarchical_memory_limit", own)
-    limit, name = (above, "memory.stat") if above < own else (own, "memory.limit_in_bytes")
-    if limit >= NO_LIMIT_V1:
-        return []
-    return [
-        MemoryLimit(
-            limit_bytes=limit,
-            used_bytes=used,
-            droppable_bytes=sum(stat.get(key, 0) for key in DROPPABLE_V1),
-            scope="container",
-            source=f"{folder}/{name}",
-        )
-    ]
-
-
-def charged(system: System, folder: str, counter: str) -> tuple[int, dict[str, int]]:
-    """What is charged to a group, and its memory.stat."""
-    return integer(system.read_text(f"{folder}/{counter}")), key_values(system.read_text(f"{folder}/memory.stat"))
+        return integer(system.read_text(f"{folder}/{counter}")), key_values(system.read_text(f"{folder}/memory.stat")), True
+    except (OSError, Malformed):
+        return 0, {}, False
 
 
 def working_set(system: System, own: str | None, version: str) -> int | None:
-    """memory.current - inactive_file, never below 0, as cAdvisor computes it."""
-    if own is None:
-        return None
-    counter, inactive = (
-        ("memory.current", "inactive_file") if version == "v2" else ("memory.usage_in_bytes", "total_inactive_file")
-    )
-    try:
-        used, stat = charged(system, own, counter)
-    except OSError:
-        return None
-    return max(used - stat.get(inactive, 0), 0)
+    """What is charged less inactive page cache, never below 0, as cAdvisor computes it."""
+    used, stat, read = charged(system, own, version) if own else (0, {}, False)
+    inactive = "inactive_file" if version == "v2" else "total_inactive_file"
+    return max(used - stat.get(inactive, 0), 0) if read else None
 
 
 def kill_is_shared(system: System, own: str | None) -> bool | None:
     try:
         return integer(system.read_text(f"{own}/memory.oom.group")) == 1 if own else None
-    except OSError:
+    except (OSError, Malformed):
         return None
 
 
 def commit_left(system: System, meminfo: dict[str, int]) -> int | None:
     try:
         enforced = integer(system.read_text("/proc/sys/vm/overcommit_memory")) == 2
-    except OSError:
+    except (OSError, Malformed):
         return None
     if not enforced or not {"CommitLimit", "Committed_AS"} <= meminfo.keys():
         return None

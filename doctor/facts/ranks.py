@@ -3,6 +3,7 @@
 import msgspec
 
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.slurm import Slurm, number
 from dl_doctor.model import Unavailable
 
@@ -23,15 +24,21 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def collect(environment: Environment, slurm: Slurm | Unavailable) -> Ranks:
+MPI = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE")
+"""Ranks on the node, as Open MPI, MPICH and Intel MPI, MVAPICH2 and HPE PALS tell each of them."""
+
+
+def collect(environment: Environment, slurm: Slurm | Unavailable, gpus: GpuGrant | Unavailable) -> Ranks:
     step_tasks = slurm.tasks_on_node if isinstance(slurm, Slurm) and slurm.in_step else None
     local = positive(environment, "LOCAL_WORLD_SIZE")
     if local and environment.get("TORCHELASTIC_RUN_ID"):
         return Ranks(on_node=local * (step_tasks or 1), in_task=local, source=f"torchrun, LOCAL_WORLD_SIZE={local}")
-    planned = positive(environment, "PET_NPROC_PER_NODE")
+    planned = positive(environment, "PET_NPROC_PER_NODE") or (
+        gpus_of(gpus) if environment.get("PET_NPROC_PER_NODE") in ("auto", "gpu") else None
+    )
     if planned:
         return Ranks(on_node=planned, in_task=planned, source=f"PET_NPROC_PER_NODE={planned}")
-    for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
+    for name in MPI:
         if count := positive(environment, name):
             return Ranks(on_node=count, in_task=1, source=f"{name}={count}")
     if step_tasks:
@@ -41,7 +48,16 @@ def collect(environment: Environment, slurm: Slurm | Unavailable) -> Ranks:
         return Ranks(on_node=tasks, in_task=tasks, source=f"Slurm, {tasks} tasks to come on this node")
     if local:
         return Ranks(on_node=local, in_task=local, source=f"LOCAL_WORLD_SIZE={local}")
+    if size := environment.get("LOCAL_RANK") and positive(environment, "LOCAL_SIZE"):  # DeepSpeed
+        return Ranks(on_node=size, in_task=size, source=f"LOCAL_SIZE={size}")
     return Ranks(on_node=1, in_task=1, source="no launcher says that there are more")
+
+
+def gpus_of(gpus: GpuGrant | Unavailable) -> int | None:
+    """What torchrun makes of `auto` and `gpu`; None where no GPU is to be seen."""
+    if isinstance(gpus, Unavailable):
+        return None
+    return len([node for node in gpus.nodes if node.startswith("nvidia")]) or gpus.promised or None
 
 
 def positive(environment: Environment, name: str) -> int | None:

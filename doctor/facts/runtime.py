@@ -45,6 +45,9 @@ BOUND_FROM = (
 GROUPS = (("kubernetes", "kubepods"), ("docker", "/docker"), ("podman", "libpod"), ("lxc", "/lxc"))
 """Parts of the name of a container's control group, where its namespace does not hide it."""
 
+TOLD = ("docker", "podman", "lxc", "enroot", "apptainer")
+"""Values of the variable `container` that name a runtime which fixes are written for."""
+
 PLATFORMS = (
     ("colab", "COLAB_RELEASE_TAG"),
     ("kaggle", "KAGGLE_KERNEL_RUN_TYPE"),
@@ -95,7 +98,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(
     system: System,
-    host: Host,
+    host: Host | Unavailable,
     mounts: Mounts,
     environment: Environment | Unavailable,
     cgroups: Cgroups | Unavailable,
@@ -125,7 +128,7 @@ def collect(
 def from_variables(environment: Environment) -> list[tuple[str, str]]:
     hints = [(name, f"{variable} is set") for name, known in VARIABLES for variable in known if environment.get(variable)]
     if told := environment.get("container"):  # systemd's convention, kept by podman, lxc and nspawn
-        hints.append((told if told.isidentifier() and told != "oci" else "container", f"container={told}"))
+        hints.append((told if told in TOLD else "container", f"container={told}"))
     return hints
 
 
@@ -169,21 +172,23 @@ def from_namespaces(system: System, mounts: Mounts) -> list[tuple[str, str]]:
     return hints
 
 
-def sandbox_of(system: System, host: Host) -> tuple[Literal["gvisor", "wsl"] | None, str]:
+def sandbox_of(system: System, host: Host | Unavailable) -> tuple[Literal["gvisor", "wsl"] | None, str]:
     try:
         banner = system.read_text("/proc/version").strip()
     except OSError:
         banner = ""
     if banner.startswith(GVISOR_BANNER):
         return "gvisor", f"/proc/version says {banner}"
-    if "microsoft" in (host.kernel or "").lower():
+    if isinstance(host, Host) and "microsoft" in (host.kernel or "").lower():
         return "wsl", f"the kernel is {host.kernel}"
     return None, ""
 
 
-def view_of(system: System, host: Host, name: str) -> Literal["host", "virtual machine", "container", "mounted root"]:
+def view_of(
+    system: System, host: Host | Unavailable, name: str
+) -> Literal["host", "virtual machine", "container", "mounted root"]:
     if system.mounted:
         return "mounted root"
     if name != "bare":
         return "container"
-    return "virtual machine" if host.hypervisor else "host"
+    return "virtual machine" if isinstance(host, Host) and host.hypervisor else "host"

@@ -58,11 +58,13 @@ class SharedMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Left-over segments of our user, largest first; None where processes that may use them are out of our sight."""
 
 
-def collect(system: System, mounts: Mounts) -> SharedMemory | Unavailable:
-    mount = mounts.containing(PATH)
+def collect(system: System, mounts: Mounts | Unavailable) -> SharedMemory | Unavailable:
+    mount = mounts.containing(PATH) if isinstance(mounts, Mounts) else None
     try:
         usage = system.statvfs(PATH)
     except FileNotFoundError:
+        if isinstance(mounts, Unavailable):  # no /proc either: another kind of system
+            return mounts.inherited_from("mounts")
         return Unavailable.absent(f"there is no {PATH}")
     files = system.files_below(PATH)
     limited = usage.total_bytes > 0

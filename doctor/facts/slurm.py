@@ -45,12 +45,14 @@ def collect(environment: Environment) -> Slurm | Unavailable:
     in_step = environment.get("SLURM_STEP_ID") is not None
     node = number(environment, "SLURM_NODEID") or 0
     tasks = environment.get(*(("SLURM_STEP_TASKS_PER_NODE",) if in_step else ()), "SLURM_TASKS_PER_NODE")
+    if not in_step and environment.get("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE") is None:
+        tasks = None  # nobody asked for tasks: Slurm then writes as many as there are CPUs
     cpus_on_node = number(environment, "SLURM_CPUS_ON_NODE")
     return Slurm(
         job_id=job_id,
         in_step=in_step,
-        tasks_on_node=parse_tasks_per_node(tasks, node) if tasks else None,
-        cpus_per_task=number(environment, "SLURM_CPUS_PER_TASK"),
+        tasks_on_node=tasks_on(node, tasks) if tasks else None,
+        cpus_per_task=number(environment, "SLURM_CPUS_PER_TASK") or None,
         cpus_on_node=cpus_on_node,
         memory_bytes=granted_memory(environment, cpus_on_node),
         gpus=tuple(filter(None, (environment.get("SLURM_STEP_GPUS", "SLURM_JOB_GPUS") or "").split(","))),
@@ -58,9 +60,17 @@ def collect(environment: Environment) -> Slurm | Unavailable:
 
 
 def number(environment: Environment, name: str) -> int | None:
-    """A variable as a number; None when it is not set or is none, which is for nobody here to mend."""
+    """A variable as a number that is not negative; None when it is not set or is none, which is for nobody here to mend."""
     try:
-        return integer(environment.get(name) or "")
+        value = integer(environment.get(name) or "")
+    except Malformed:
+        return None
+    return value if value >= 0 else None
+
+
+def tasks_on(node: int, tasks: str) -> int | None:
+    try:
+        return parse_tasks_per_node(tasks, node)
     except Malformed:
         return None
 

@@ -95,3 +95,17 @@ def test_limits_and_mask_are_the_kernels() -> None:
     code += "from dl_doctor.system import System; print(System().rlimit('NOFILE'), System().rlimit('AS'))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "(99, 100) (None, None)\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a host name of its own")
+def test_a_host_name_may_hold_any_bytes() -> None:
+    name = "printf 'node\\377' > /proc/sys/kernel/hostname"
+    code = "from dl_doctor.system import System; print(ascii(System().hostname()))"
+    told = subprocess.run(
+        ["unshare", "--uts", "sh", "-c", f'{name} && exec "$@"', "sh", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert told.stdout == "'node\\\\xff'\n"

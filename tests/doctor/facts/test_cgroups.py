@@ -132,7 +132,7 @@ def test_the_tightest_limit_of_v2(tmp_path: Path, files: dict[str, str], headroo
         (9223372036854771712, None, 60 * GIB),  # "unlimited" with pages of 4 KiB
         (9223372036854710272, None, 60 * GIB),  # with pages of 64 KiB
         (8 * GIB, None, 7 * GIB),
-        (9223372036854771712, 6 * GIB, 5 * GIB),  # an ancestor's, out of sight
+        (9223372036854771712, 6 * GIB, 5 * GIB),  # an ancestor's, out of sight: at most this
         (8 * GIB, 6 * GIB, 5 * GIB),
     ],
 )
@@ -146,6 +146,46 @@ def test_the_tightest_limit_of_v1(tmp_path: Path, limit: int, above: int | None,
     }
 
     assert limits_of(tmp_path, files, "v1").headroom_bytes == headroom
+
+
+@pytest.mark.parametrize(
+    ("files", "headroom", "known"),
+    [
+        ({"/cg/memory.max": f"{8 * GIB}\n"}, 8 * GIB, False),  # what is charged cannot be read
+        ({"/cg/memory.max": "max\n"}, 60 * GIB, True),  # nothing is limited, so it does not matter
+        ({"/cg/memory.max": "a lot\n"}, 60 * GIB, False),
+        ({"/cg/memory.max": {"errno": "EACCES"}}, 60 * GIB, False),
+        ({"/cg/memory.max": f"{8 * GIB}\n", "/cg/memory.oom.group": "x"}, 8 * GIB, False),
+    ],
+)
+def test_one_file_that_cannot_be_read_spoils_not_the_others(
+    tmp_path: Path, files: dict[str, Any], headroom: int, known: bool
+) -> None:
+    """What is known bounds what is left; that it may be less is known too."""
+    memory = limits_of(tmp_path, files)
+
+    assert (memory.headroom_bytes, memory.limit_known) == (headroom, known)
+
+
+def test_an_ancestor_out_of_sight_leaves_nobody_knows_how_much(tmp_path: Path) -> None:
+    """v1 tells its limit, and not what its other groups have taken of it."""
+    files = {
+        "/cg/memory.limit_in_bytes": f"{8 * GIB}\n",
+        "/cg/memory.usage_in_bytes": f"{GIB}\n",
+        "/cg/memory.stat": f"hierarchical_memory_limit {2 * GIB}\n",
+    }
+    memory = limits_of(tmp_path, files, "v1")
+
+    assert (memory.headroom_bytes, memory.limit_known) == (GIB, False)
+
+
+def test_a_folder_over_the_own_group_is_not_its_group(tmp_path: Path) -> None:
+    """An empty one would read as: no limit."""
+    table = v2() + "9 2 8:2 / /cg/a rw - ext4 /dev/b rw\n"
+    group = group_of(tmp_path, "0::/a\n", table, ["/cg", "/cg/a"])
+
+    assert group is not None
+    assert (group.folders, group.own_visible) == (("/cg",), False)
 
 
 def test_overcommit(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.model import Unavailable
+from tests.facts import gpu_grant
 from tests.recorded import RecordedSystem
 
 JOB = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01", "SLURM_NODEID": "1"}
@@ -20,7 +21,8 @@ TORCHRUN = {"LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}
 
 def launched(variables: dict[str, str]) -> tuple[Ranks, Slurm | Unavailable]:
     env = Environment(variables)
-    return ranks.collect(env, slurm.collect(env)), slurm.collect(env)
+    grant = gpu_grant(nodes=("nvidia0", "nvidia1"))
+    return ranks.collect(env, slurm.collect(env), grant), slurm.collect(env)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +34,14 @@ def launched(variables: dict[str, str]) -> tuple[Ranks, Slurm | Unavailable]:
         ({"LOCAL_WORLD_SIZE": "0"}, 1, 1),
         ({"LOCAL_WORLD_SIZE": "eight"}, 1, 1),
         ({"PET_NPROC_PER_NODE": "4"}, 4, 4),
-        ({"PET_NPROC_PER_NODE": "auto"}, 1, 1),
+        ({"PET_NPROC_PER_NODE": "gpu"}, 2, 2),
+        ({"PET_NPROC_PER_NODE": "cpu"}, 1, 1),
+        ({"LOCAL_RANK": "0", "LOCAL_SIZE": "8", "WORLD_SIZE": "8"}, 8, 8),  # DeepSpeed
+        ({"MV2_COMM_WORLD_LOCAL_SIZE": "4"}, 4, 1),
         ({"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, 4, 1),  # mpirun binds each rank
-        ({**JOB, "SLURM_TASKS_PER_NODE": "8(x2)"}, 8, 8),  # the batch script: tasks to come share what it has
+        ({**JOB, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_NTASKS": "16"}, 8, 8),  # the batch script: tasks to come share it
+        ({**JOB, "SLURM_TASKS_PER_NODE": "128(x2)"}, 1, 1),  # nobody asked for tasks: Slurm counts CPUs
+        ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "eight"}, 1, 1),
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_TASKS_PER_NODE": "1"}, 8, 1),  # srun's task has its own
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "4,2"}, 2, 1),  # this is the second node
         ({**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", **TORCHRUN}, 8, 8),
@@ -70,7 +77,9 @@ def budget(tmp_path: Path, affinity: str, variables: dict[str, str], files: dict
 @pytest.mark.parametrize(
     ("affinity", "variables", "files", "cpus", "kind"),
     [
-        ("0-63", {**JOB, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_CPUS_PER_TASK": "8"}, {}, 8, "affinity"),
+        ("0-63", {**JOB, "SLURM_TASKS_PER_NODE": "8(x2)", "SLURM_NTASKS": "16", "SLURM_CPUS_PER_TASK": "8"}, {}, 8, "affinity"),
+        ("0-63", {**JOB, "SLURM_TASKS_PER_NODE": "64(x2)"}, {}, 64, "affinity"),
+        ("0-63", {**STEP, "SLURM_CPUS_PER_TASK": "-5"}, {}, 64, "affinity"),
         ("8-15", {**STEP, "SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_CPUS_PER_TASK": "8"}, {}, 8, "affinity"),
         ("0-63", {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", **TORCHRUN}, {}, 8, "affinity"),
         ("0-63", TORCHRUN, {"cpu.max": "3200000 100000\n"}, 4, "quota"),
@@ -108,8 +117,18 @@ def test_threads_of_one_operation(tmp_path: Path, variables: dict[str, str], thr
 
 @pytest.mark.parametrize("text", ["", "max", "50000 0\n", "abc 100000\n", "0 100000\n"])
 def test_a_damaged_quota_is_not_taken_for_none(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError):
-        budget(tmp_path, "0-63", {}, {"cpu.max": text})
+    found = budget(tmp_path, "0-63", {}, {"cpu.max": text})
+
+    assert (found.cpus, found.quota_known) == (64, False)
+
+
+@pytest.mark.parametrize(("weight", "owed"), [("0\n", None), ("10001\n", None), ("heavy", None), ("1\n", 0.002)])
+def test_an_odd_weight_is_no_reason_to_know_nothing(tmp_path: Path, weight: str, owed: float | None) -> None:
+    """0 is the weight of an idle group (systemd's CPUWeight=idle)."""
+    found = budget(tmp_path, "0-63", {}, {"cpu.weight": weight})
+
+    assert found.quota_known
+    assert (found.owed_cpus and found.owed_cpus[0]) == (owed and pytest.approx(owed, rel=0.1))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from dl_doctor.facts import mounts, shared_memory
 from dl_doctor.facts.shared_memory import INITIAL_PID_NAMESPACE, SharedMemory
+from dl_doctor.model import Unavailable
 from dl_doctor.system import System
 from tests.recorded import RecordedSystem, read
 
@@ -55,6 +56,14 @@ def test_size_and_free_space_are_the_kernels() -> None:
 
     assert found.filesystem == "tmpfs"
     assert found.size_bytes == real.f_blocks * real.f_frsize
+
+
+def test_without_a_mount_table_it_is_judged_all_the_same() -> None:
+    """Without /proc the kernel still says how much is free."""
+    found = shared_memory.collect(System(), Unavailable.absent("/proc/self/mountinfo does not exist"))
+
+    assert isinstance(found, SharedMemory)
+    assert (found.filesystem, found.size_bytes) == ("unknown", collected().size_bytes)
 
 
 def test_in_a_pid_namespace_nobody_is_called_dead(tmp_path: Path) -> None:

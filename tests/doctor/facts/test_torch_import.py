@@ -67,7 +67,7 @@ def test_a_hang_is_named_before_the_runs_time_is_over(torch: Any, monkeypatch: p
 
 
 def test_the_deadline_fits_into_the_time_that_a_run_has() -> None:
-    from dl_doctor.engine import DEFAULT_TIMEOUT_S  # noqa: PLC0415
+    from dl_doctor.collecting import DEFAULT_TIMEOUT_S  # noqa: PLC0415
 
     assert torch_import.DEADLINE_S <= DEFAULT_TIMEOUT_S - 10
 
