@@ -14,14 +14,11 @@ does not die of SIGKILL: it is left there, and named by pid, state and wait chan
 """
 
 import ctypes
-import json
 import os
 import select
 import signal
-import struct
 import sys
 import time
-from contextlib import suppress
 
 SUB_REAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -30,6 +27,10 @@ PATIENCE_S = 0.5
 """How long a process may take to die of SIGKILL before it counts as stuck."""
 
 LEFT_TO_THE_PROBE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+
+
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-./:,()'")
+"""Characters that stand for themselves in JSON."""
 
 
 def main(control: int, answers: int, output: int, command: list[str]) -> None:
@@ -44,8 +45,10 @@ def main(control: int, answers: int, output: int, command: list[str]) -> None:
 
 
 def become_the_reaper() -> None:
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux the process group has to do
+    try:
         ctypes.CDLL(None).prctl(SUB_REAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):  # elsewhere than on Linux the process group has to do
+        pass
 
 
 def wake_up_on_signals() -> int:
@@ -94,25 +97,25 @@ def wait(probe: int, statuses: dict[int, int], control: int, woken: int) -> None
 
 def reap(statuses: dict[int, int]) -> None:
     """Take note of the children that have ended."""
-    with suppress(ChildProcessError):
-        while True:
+    while True:
+        try:
             pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            statuses[pid] = status
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        statuses[pid] = status
 
 
 def end_all(probe: int, statuses: dict[int, int]) -> list[dict[str, object]]:
     """Kill all descendants, also those that appear meanwhile; gives those that do not die."""
     end_s = time.monotonic() + PATIENCE_S
     while True:
-        if probe not in statuses:
-            with suppress(OSError):
-                os.killpg(probe, signal.SIGKILL)
         below = descendants()
         for pid in below:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
+        if probe not in statuses:
+            kill(-probe)
         reap(statuses)
         alive = [pid for pid in below if pid not in statuses and field(pid, 0) not in ("Z", "X", None)]
         if not alive:
@@ -122,13 +125,24 @@ def end_all(probe: int, statuses: dict[int, int]) -> list[dict[str, object]]:
         time.sleep(0.005)
 
 
+def kill(pid: int) -> None:
+    """End a process, or with a negative number a process group."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:  # it is gone
+        pass
+
+
 def descendants() -> list[int]:
     """Pids of all processes below this one."""
     children: dict[str, list[int]] = {}
-    with suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                children.setdefault(field(int(name), 1) or "", []).append(int(name))
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    for name in names:
+        if name.isdigit():
+            children.setdefault(field(int(name), 1) or "", []).append(int(name))
     below: list[int] = []
     pending = [os.getpid()]
     while pending:
@@ -156,7 +170,7 @@ def wait_channel(pid: int) -> str | None:
         return None
 
 
-def outcome(status: int | None) -> dict[str, int | None]:
+def outcome(status: int | None) -> dict[str, object]:
     if status is None:
         return {"exit_code": None, "signal": None}
     if os.WIFSIGNALED(status):
@@ -166,11 +180,28 @@ def outcome(status: int | None) -> dict[str, int | None]:
 
 def send(descriptor: int, message: dict[str, object]) -> None:
     """Write a frame: the length of what follows in four bytes, then JSON."""
-    content = json.dumps(message).encode("ascii")
-    frame = struct.pack(">I", len(content)) + content
-    with suppress(OSError):  # nobody reads any more
+    content = as_json(message).encode("ascii")
+    frame = len(content).to_bytes(4, "big") + content
+    try:
         while frame:
             frame = frame[os.write(descriptor, frame) :]
+    except OSError:  # nobody reads any more
+        pass
+
+
+def as_json(value: object) -> str:
+    """What the guard has to say, as JSON. Importing json would take as long as all else that it does."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_json(name)}: {as_json(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    if isinstance(value, str):
+        return (
+            '"'
+            + "".join(c if c in PLAIN else f"\\u{ord(c):04x}" for c in value if c < "\ud800" or "\udfff" < c <= "\uffff")
+            + '"'
+        )
+    return "null" if value is None else str(value)
 
 
 if __name__ == "__main__":

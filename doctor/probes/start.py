@@ -13,7 +13,6 @@ import json  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
 import struct  # noqa: E402
-import traceback  # noqa: E402
 
 sys.path.insert(0, working_directory)
 
@@ -55,6 +54,8 @@ send({"started": True})
 try:
     send({"answer": run(sys.argv[1], json.loads(sys.argv[3]))})
 except Exception as error:  # noqa: BLE001 (it is the answer)
+    import traceback
+
     send({"raised": {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}})
 sys.stdout.flush()
 sys.stderr.flush()

@@ -1,13 +1,17 @@
 """What a probe does is an answer, whatever it is; and nothing of it is left."""
 
 import asyncio
+import json
 import os
 import sys
 import time
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dl_doctor import probing
 from dl_doctor.model import Ended
@@ -189,3 +193,28 @@ def test_several_run_at_the_same_time(run: Any, tmp_path: Path) -> None:
     assert [one.answer for one in probed] == [None, {"s": 0}, {"s": 1}]
     assert probed[0].ended.how == "hung"
     assert time.monotonic() - begin < 8
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
+)
+
+
+@given(VALUES)
+def test_the_guards_own_json_is_json(value: Any) -> None:
+    """What it cannot write, characters beyond the first plane and halves of pairs, it leaves out."""
+    spec = spec_from_file_location("guard", probing.GUARD)
+    assert spec is not None
+    assert spec.loader is not None
+    guard = module_from_spec(spec)
+    spec.loader.exec_module(guard)
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {plain(name): plain(inner) for name, inner in item.items()}
+        if isinstance(item, list):
+            return [plain(inner) for inner in item]
+        return "".join(c for c in item if c < "\ud800" or "\udfff" < c <= "\uffff") if isinstance(item, str) else item
+
+    assert json.loads(guard.as_json(value).encode("ascii")) == plain(value)
