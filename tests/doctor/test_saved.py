@@ -1,5 +1,6 @@
 """A report from a stranger is refused by its size, its depth or its sense before it costs anything."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,24 @@ def test_what_is_refused_and_why(content: bytes, says: str) -> None:
 def test_brackets_within_strings_are_no_depth() -> None:
     with pytest.raises(BadReport, match="format_version"):
         parse_report(b'{"x": "' + b"[" * 1000 + b'\\"{"}', "report.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"a":"' + b'\\"' * 1_000_000, "not a JSON report"),  # a string that never ends
+        (b'{"a":"' + b"x" * 20_000_000 + b'"}', "format_version"),
+        (b'{"a":"' + b"\\\\" * 1_000_000 + b'", "b":' + b"[" * 64, "nested deeper"),
+        (b'"' * 1_000_000, "not a JSON report"),
+    ],
+    ids=["escapes", "long", "backslashes", "quotes"],
+)
+def test_it_takes_no_longer_for_strings_that_are_made_to_hurt(content: bytes, says: str) -> None:
+    begin_s = time.process_time()
+    with pytest.raises(BadReport, match=says):
+        parse_report(content, "report.json")
+
+    assert time.process_time() - begin_s < 5
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
