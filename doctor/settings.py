@@ -12,6 +12,9 @@ FailOn = Literal["fail", "warn", "never"]
 RUNTIMES = ("docker", "podman", "compose", "kubernetes", "slurm", "apptainer", "enroot", "bare")
 """What fixes are written for; `--runtime` takes one of them."""
 
+MOST_WORKERS = 65_536
+"""More than any node runs: a number beyond it is a slip, or meant to hurt."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that decides what is collected and how it is judged; None where the user said nothing.
