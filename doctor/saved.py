@@ -1,6 +1,7 @@
 """Reading a report that somebody sends: without trust in its size, its depth or its sense."""
 
 import re
+import stat
 import sys
 from pathlib import Path
 
@@ -20,8 +21,13 @@ class BadReport(ValueError):
 
 
 def load_report(path: str) -> Report:
-    """The report in a JSON file, or in standard input for `-`; BadReport for anything else."""
+    """The report in a JSON file, or in standard input for `-`; BadReport for anything else.
+
+    A pipe or a device is not opened: nobody knows whether it would ever end.
+    """
     try:
+        if path != "-" and not stat.S_ISREG(Path(path).stat().st_mode):
+            raise BadReport(f"{path} is no regular file; what comes from a pipe is read from standard input, with -")
         with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
             content = file.read(LARGEST_BYTES + 1)
     except OSError as error:

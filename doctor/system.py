@@ -5,6 +5,7 @@ real one. Only /proc, /sys, /etc, listings of /dev and the tmpfs at /dev/shm are
 Text arrives decoded; bytes that are not UTF-8 are shown by their numbers (backslashreplace).
 """
 
+import errno
 import os
 import resource
 import socket
@@ -68,8 +69,10 @@ class System:
         self.process = "/proc/1" if self.mounted else "/proc/self"
 
     def read_text(self, path: str) -> str:
-        """The file's whole text; OSError when it cannot be read."""
-        with open(self._real(path), "rb", buffering=0) as file:  # noqa: PTH123 (a path of bytes that are not UTF-8)
+        """The file's whole text; OSError when it cannot be read, or is a pipe or a device, which could be waited for."""
+        with open(self._real(path), "rb", buffering=0, opener=without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", file.name)
             chunks: list[bytes] = []
             while (chunk := file.read(CHUNK)) and len(chunks) < LARGEST_FILE // CHUNK:
                 chunks.append(chunk)
@@ -161,6 +164,11 @@ class System:
     def _of_a_process(self, what: str) -> None:
         if self.mounted:
             raise Missing(Unavailable.not_asked(f"--root shows files, and {what} belong to a process"))
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Open as the terminal of nobody, and without waiting for a pipe's other end."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def decode(raw: bytes) -> str:

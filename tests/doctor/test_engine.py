@@ -3,6 +3,9 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -294,8 +297,47 @@ def test_what_was_known_when_it_was_interrupted_is_in_the_report(tmp_path: Path,
     assert (report.verdict.exit_code, report.unavailable["left"].detail) == (code, "the run was interrupted")
 
 
+BLOCKED = """
+import asyncio, os, sys, threading
+from dl_doctor.watching import Interruption
+
+async def collect():
+    print("blocked", flush=True)
+    os.read(0, 1)
+
+async def run():
+    work = asyncio.ensure_future(collect())
+    with Interruption().ends(work):
+        await asyncio.wait({work})
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("signals", "within_s"), [(1, 5), (2, 0.9)])
+def test_a_collector_that_waits_in_the_kernel_does_not_keep_the_run_from_ending(
+    number: signal.Signals, signals: int, within_s: float
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"blocked\n"
+        begin_s = time.monotonic()
+        for _ in range(signals):
+            run.send_signal(number)
+            time.sleep(0.2)
+        code = run.wait(10)
+        passed_s = time.monotonic() - begin_s
+
+    assert code == -number
+    assert passed_s < within_s
+
+
 def test_after_a_run_signals_do_what_they_did_before(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
     report_of(tmp_path, [Check(seen_right)], [Collector(right)])
 
-    assert signal.getsignal(signal.SIGINT) == before
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -1,6 +1,8 @@
 """A report from a stranger is refused by its size, its depth or its sense before it costs anything."""
 
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,16 @@ def test_it_takes_no_longer_for_strings_that_are_made_to_hurt(content: bytes, sa
         parse_report(content, "report.json")
 
     assert time.process_time() - begin_s < 5
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "folder", "device"]
+)
+def test_what_is_no_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "report.json")
+
+    with pytest.raises(BadReport, match="no regular file"):
+        load_report(str(tmp_path / "report.json"))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_files_of_proc_sys_are_read() -> None:
     """A large read of them is refused with ENOMEM, and their size says 0."""
     assert System().read_text("/proc/sys/kernel/osrelease").strip() == os.uname().release
     assert "/proc" in System().read_text("/proc/self/mountinfo")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_what_could_be_waited_for_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "odd")
+
+    with pytest.raises(OSError, match=f"no regular file: .{tmp_path}/odd"):
+        System(str(tmp_path)).read_text("/odd")
 
 
 def test_what_is_there_and_what_cannot_be_seen(tmp_path: Path) -> None:
