@@ -11,6 +11,7 @@ from pathlib import Path
 from dl_doctor.model import Report
 from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
+from dl_doctor.text import mount_points
 
 
 class BadOutput(ValueError):
@@ -137,7 +138,7 @@ def bound(path: str) -> bool:
         table = Path("/proc/self/mountinfo").read_bytes()
     except OSError:
         return False
-    return os.fsencode(os.path.realpath(path)) in {line.split(b" ")[4] for line in table.splitlines() if line}
+    return os.fsencode(os.path.realpath(path)) in mount_points(table)
 
 
 def write_beside(path: str, content: bytes) -> None:

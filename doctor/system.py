@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from dl_doctor.model import Unavailable
+from dl_doctor.text import mount_points
 
 LARGEST_FILE = 64 << 20
 """Bytes read of one file; the largest of /proc is the mount table, some MiB on a node with many containers."""
@@ -103,7 +104,9 @@ class System:
     def files_below(self, path: str) -> list[FileEntry]:
         """Regular files below `path` on its own filesystem, at most MOST_FILES; what cannot be listed is passed over."""
         self._of_a_process("files in memory")
-        return list(walk(os.fsencode(path)))
+        with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
+            mounted = mount_points(table.read())
+        return list(walk(os.fsencode(path), mounted))
 
     def environment(self) -> Mapping[str, str]:
         """The variables of this process."""
@@ -186,7 +189,8 @@ def finite(limit: int) -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def walk(folder: bytes) -> Iterator[FileEntry]:
+def walk(folder: bytes, mounted: frozenset[bytes] = frozenset()) -> Iterator[FileEntry]:
+    """Files below the folder. What is mounted there is not even looked at: its filesystem may not answer."""
     device = os.lstat(folder).st_dev
     pending = [folder]
     seen = 0
@@ -199,6 +203,8 @@ def walk(folder: bytes) -> Iterator[FileEntry]:
         for name in names[: MOST_FILES - seen]:
             seen += 1
             path = os.path.join(here, name)  # noqa: PTH118
+            if path in mounted:
+                continue
             try:
                 found = os.lstat(path)
             except OSError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dl_doctor.system import Missing, System
+from dl_doctor.system import Missing, System, walk
 
 
 def test_bytes_that_are_no_utf8_are_shown_by_their_numbers(tmp_path: Path) -> None:
@@ -82,6 +82,15 @@ def test_sizes_are_blocks_not_lengths(tmp_path: Path) -> None:
 
     assert found.keys() == {"sparse", "full"}
     assert found["sparse"] < 8192 <= found["full"]
+
+
+def test_what_is_mounted_below_is_not_looked_at(tmp_path: Path) -> None:
+    """Not even its size: a filesystem that does not answer would keep us waiting. What is mounted may be a file, too."""
+    for name in ("mounted", "beside"):
+        (tmp_path / name).write_bytes(b"x")
+    found = walk(os.fsencode(tmp_path), frozenset({os.fsencode(tmp_path / "mounted")}))
+
+    assert [Path(entry.path).name for entry in found] == ["beside"]
 
 
 def test_descriptors_that_were_handed_over() -> None:
