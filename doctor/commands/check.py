@@ -10,7 +10,6 @@ from dl_doctor.commands import progress
 from dl_doctor.commands.options import Seconds, Size, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
-from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
 from dl_doctor.settings import MOST_WORKERS, RUNTIMES, Settings
 from dl_doctor.system import System
@@ -63,7 +62,7 @@ def check(context: click.Context, /, **given: Any) -> None:
     with output.reserved_for_the_report(), progress.shown() as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
     output.save_each(report, outputs, look)
-    output.print_text(renderer(format_)(report, look))
+    output.print_report(report, format_, look)
     context.exit(report.verdict.exit_code)
 
 
