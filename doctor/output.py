@@ -16,6 +16,9 @@ from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.text import mount_points
 
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Variables that number the ranks of a job; the launcher that is closest to the rank first."""
+
 PATIENCE_S = 10.0
 """What a pipe that is full waits for its reader, where it is one that does not wait by itself (O_NONBLOCK)."""
 
@@ -130,10 +133,16 @@ def save_each(report: Report, paths: Iterable[str], look: Look) -> None:
 
 def file_name(report: Report) -> str:
     """One name for each rank and node."""
-    environment = report.facts.get("environment", {}).get("variables", {})
-    rank = environment.get("RANK") or environment.get("SLURM_PROCID") or "0"
+    rank = next(filter(None, map(variables_of(report).get, RANKS)), "0")
     parts = ["dl-doctor", report.machine.hostname or "unknown", f"rank{rank}"]
     return "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in part) for part in parts)
+
+
+def variables_of(report: Report) -> dict[str, Any]:
+    """The environment of a report, which may be anybody's and hold anything."""
+    environment = report.facts.get("environment")
+    variables = environment.get("variables") if isinstance(environment, dict) else None
+    return variables if isinstance(variables, dict) else {}
 
 
 def write_file(path: str, content: bytes) -> None:

@@ -8,12 +8,18 @@ from pathlib import Path
 import msgspec
 
 from dl_doctor.model import FORMAT_VERSION, Report
+from dl_doctor.settings import Settings
 
 LARGEST_BYTES = 64 << 20
 DEEPEST = 64
 
-STRING_OR_BRACKET = re.compile(rb'"[^"]*"?|[\[\]{}]')
-STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+MOST_DIGITS = 38
+"""Beyond that there is nothing to count, and numbers do not fit into a float."""
+
+WORTH_A_LOOK = re.compile(rb'"[^"]*"?|[\[\]{}]|[0-9]{%d}' % (MOST_DIGITS + 1))
+"""Strings, so that what they hold is passed over, brackets, and digits that are too many."""
+
+STEPS = {ord('"'): 0, ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class BadReport(ValueError):
@@ -38,15 +44,28 @@ def load_report(path: str) -> Report:
 def parse_report(content: bytes, name: str) -> Report:
     if len(content) > LARGEST_BYTES:
         raise BadReport(f"{name} is larger than {LARGEST_BYTES >> 20} MiB; a report has a few hundred KiB")
-    if too_deep(content):
-        raise BadReport(f"{name} is nested deeper than {DEEPEST} levels; a report has about ten")
+    if wrong := monstrous(content):
+        raise BadReport(f"{name} {wrong}")
     try:
         head = msgspec.json.decode(content, type=Head)
         if head.format_version.partition(".")[0] != FORMAT_VERSION.partition(".")[0]:
             raise BadReport(f"{name} has format {head.format_version}, and this version reads {FORMAT_VERSION}")
-        return msgspec.json.decode(content, type=Report)
+        report = msgspec.json.decode(content, type=Report)
+        settings_of(report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadReport(f"{name} is not a JSON report of dl-doctor: {error}") from None
+    return report
+
+
+def settings_of(report: Report) -> Settings:
+    """What the report was made with; msgspec.ValidationError, with the name of the field, where it makes no sense."""
+    return msgspec.convert({"settings": report.run.settings}, Run, strict=False).settings
+
+
+class Run(msgspec.Struct):
+    """Around the settings, so that an error names their place."""
+
+    settings: Settings
 
 
 class Head(msgspec.Struct):
@@ -55,12 +74,15 @@ class Head(msgspec.Struct):
     format_version: str
 
 
-def too_deep(content: bytes) -> bool:
-    """Whether brackets lie too deep in each other; those in strings do not count. Linear, whatever the content."""
+def monstrous(content: bytes) -> str:
+    """What makes it too much for a reader, in words: its depth, or a number. Linear, whatever its strings hold."""
     bare = content.replace(rb"\\", b"").replace(rb"\"", b"")  # so that each quote begins or ends a string
     depth = 0
-    for found in STRING_OR_BRACKET.finditer(bare):
-        depth += STEPS.get(bare[found.start()], 0)
+    for found in WORTH_A_LOOK.finditer(bare):
+        step = STEPS.get(bare[found.start()])
+        if step is None:
+            return f"holds a number of more than {MOST_DIGITS} digits"
+        depth += step
         if depth > DEEPEST:
-            return True
-    return False
+            return f"is nested deeper than {DEEPEST} levels; a report has about ten"
+    return ""

@@ -120,6 +120,33 @@ def test_render_shows_a_saved_report(doctor: Any, tmp_path: Path) -> None:
     assert document == (tmp_path / "a.json").read_text()
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_workers", "many"),
+        ("num_workers", 10**9),
+        ("prefetch_factor", 0),
+        ("batch_bytes", -1),
+        ("data", 7),
+        ("fail_on", "sometimes"),
+        ("timeout_s", 0),
+    ],
+)
+@pytest.mark.parametrize("command", [("check", "--facts"), ("render",)])
+def test_settings_that_make_no_sense_are_refused(
+    doctor: Any, tmp_path: Path, command: tuple[str, ...], field: str, value: Any
+) -> None:
+    path = tmp_path / "a.json"
+    doctor("check", "--no-plugins", "-s", "runtime", "-o", str(path))
+    report = json.loads(path.read_text())
+    report["run"]["settings"][field] = value
+    path.write_text(json.dumps(report))
+    code, out, err = doctor(*command, str(path))
+
+    assert (code, out) == (2, "")
+    assert f"$.settings.{field}" in err
+
+
 def test_list_as_text_and_as_json(doctor: Any) -> None:
     _, text, _ = doctor("list", "--no-plugins")
     _, out, _ = doctor("list", "--no-plugins", "-f", "json")

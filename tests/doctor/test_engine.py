@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor.catalogue import Catalogue
+from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.check import Check
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
@@ -295,6 +295,34 @@ def test_what_was_known_when_it_was_interrupted_is_in_the_report(tmp_path: Path,
 
     assert {result.id: result.status for result in report.results} == {"seen-total": "not_run", "seen-right": "pass"}
     assert (report.verdict.exit_code, report.unavailable["left"].detail) == (code, "the run was interrupted")
+
+
+def saved_report(tmp_path: Path, facts: dict[str, Any]) -> Report:
+    """A report of a container in which somebody has changed these facts."""
+    plain = examine_recorded(read("docker-v1")[0], tmp_path, Settings(num_workers=8, batch_bytes=24 << 20))
+    changed = {name: {**plain.facts[name], **fields} if isinstance(fields, dict) else fields for name, fields in facts.items()}
+    return msgspec.structs.replace(plain, facts={**plain.facts, **changed})
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "check", "says"),
+    [
+        ("cpu_budget", {"limits": []}, "cpu-budget", "makes no sense: IndexError"),
+        ("cpu_budget", {"limits": [{"kind": "node", "cpus": 8, "shared_by": 0, "scope": "node", "source": ""}]}, "cpu-budget",
+         "makes no sense: ZeroDivisionError"),
+        ("memory_budget", {"limits": []}, "memory-budget", "makes no sense: IndexError"),
+        ("memory_budget", "much", "memory-budget", "is not what this version expects"),
+        ("environment", ["RANK"], "runtime", "is not what this version expects"),
+    ],
+)  # fmt: skip
+def test_a_saved_fact_that_makes_no_sense_is_lacking(tmp_path: Path, name: str, fields: Any, check: str, says: str) -> None:
+    """Derived facts are worked out again, so it is the fact's own check that lacks it."""
+    saved = saved_report(tmp_path, {name: fields})
+    report = examine(load(plugins=False), Settings(), System(), saved)
+
+    assert says in report.unavailable[name].detail
+    assert {result.id: result.status for result in report.results}[check] in ("error", "pass")
+    assert report.machine.hostname == saved.machine.hostname
 
 
 BLOCKED = """

@@ -7,10 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from dl_doctor.output import BadOutput, format_of, write_file
+from dl_doctor.output import BadOutput, file_name, format_of, write_file
+from tests.recorded import examine_recorded, read
 
 DOCTOR = [sys.executable, "-m", "dl_doctor", "check", "--no-plugins", "-s", "runtime"]
 
@@ -155,11 +158,19 @@ def test_a_pipe_that_does_not_wait_gets_all(tmp_path: Path, buffered: str, to: s
 
 
 def test_a_folder_gets_one_file_for_each_rank(tmp_path: Path) -> None:
-    for rank in ("0", "3"):
-        assert shell(f"$DOCTOR -q -o {tmp_path}", RANK=rank).returncode == 0
+    for variable, rank in (("RANK", "0"), ("RANK", "3"), ("OMPI_COMM_WORLD_RANK", "4"), ("PMI_RANK", "5"), ("PMIX_RANK", "6")):
+        assert shell(f"$DOCTOR -q -o {tmp_path}", **{variable: rank}).returncode == 0
     names = sorted(path.name for path in tmp_path.iterdir())
 
-    assert [name.rpartition("-")[2] for name in names] == ["rank0.json", "rank3.json"]
+    assert [name.rpartition("-")[2] for name in names] == [f"rank{rank}.json" for rank in (0, 3, 4, 5, 6)]
+
+
+@pytest.mark.parametrize("environment", [None, [], {"variables": 3}, {"variables": {"RANK": {"a": []}}}, {"variables": {}}])
+def test_any_report_has_a_file_name(tmp_path: Path, environment: Any) -> None:
+    report = examine_recorded(read("docker-v1")[0], tmp_path)
+    name = file_name(msgspec.structs.replace(report, facts={"environment": environment}))
+
+    assert name.startswith(f"dl_doctor-{report.machine.hostname}-rank")
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:

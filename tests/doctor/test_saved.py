@@ -21,6 +21,8 @@ from dl_doctor.saved import BadReport, load_report, parse_report
         (b"[" * 65 + b"]" * 65, "nested deeper than 64 levels"),
         (b'{"format_version": "1.0", "x": "\xff"}', "not a JSON report"),
         (b" " * ((64 << 20) + 1), "larger than 64 MiB"),
+        (b'{"a": 1' + b"0" * 400 + b"}", "number of more than 38 digits"),
+        (b'{"a": "1' + b"0" * 400 + b'"}', "format_version"),  # in a string it is none
     ],
 )
 def test_what_is_refused_and_why(content: bytes, says: str) -> None:
