@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor.model import Finding, Fix, Quantity, Reason, Report, Result
+from dl_doctor.model import Finding, Fix, Python, Quantity, Reason, Report, Result, Tool
 from dl_doctor.outcome import outcome_of
 from dl_doctor.reports.look import Look, amount, printable
 from dl_doctor.reports.text import render
@@ -122,7 +122,14 @@ def test_names_do_no_harm(plain: Report, detail: Any) -> None:
         result("a", "fail", nasty),
         result("b", "error", reason=Reason("failed", evil)),
         msgspec.structs.replace(result("c", "pass"), area=evil, seen=evil),
+        result(evil, "warn", finding("warn", owner=evil, measured=Quantity(1, evil, ""), expected=Quantity(2, evil, ""))),
+        result(evil, "fail", finding(fixes=(Fix("x", risk=evil),))),
+        msgspec.structs.replace(result("d", "error", reason=Reason("failed", "a bug")), trace=f"one\n{evil}"),
     )
+    report = msgspec.structs.replace(
+        report, tool=Tool(evil, evil), run=msgspec.structs.replace(report.run, python=Python(evil, evil))
+    )
+    report = msgspec.structs.replace(report, verdict=msgspec.structs.replace(report.verdict, status="unknown", reason=evil))
     report = msgspec.structs.replace(report, machine=msgspec.structs.replace(report.machine, hostname=evil, os=evil))
     text = render(report, Look(detail=detail))
 
