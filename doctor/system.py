@@ -28,6 +28,9 @@ CHUNK = 1 << 16
 HIGHEST_DESCRIPTOR = 1024
 """Descriptors that are handed over have small numbers; the usual soft limit."""
 
+MOST_LINKS = 40
+"""Links that are followed in one path, as many as the kernel follows; path_resolution(7)."""
+
 MOST_FILES = 20_000
 """Files looked at below one folder."""
 
@@ -85,12 +88,12 @@ class System:
 
     def readlink(self, path: str) -> str:
         """Where the link points; OSError when there is no link or it cannot be read."""
-        return decode(os.readlink(os.fsencode(self._real(path))))
+        return decode(os.readlink(os.fsencode(self._real(path, follow=False))))
 
     def exists(self, path: str) -> bool:
         """Whether something is there, links not followed; OSError (EACCES) when that cannot be seen."""
         try:
-            os.lstat(self._real(path))
+            os.lstat(self._real(path, follow=False))
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
@@ -161,12 +164,46 @@ class System:
         """Seconds on a clock that only goes forward."""
         return time.monotonic()
 
-    def _real(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))  # noqa: PTH118
+    def _real(self, path: str, *, follow: bool = True) -> str:
+        return path if self.root == "/" else below(self.root, path, follow=follow)
 
     def _of_a_process(self, what: str) -> None:
         if self.mounted:
             raise Missing(Unavailable.not_asked(f"--root shows files, and {what} belong to a process"))
+
+
+def below(root: str, path: str, *, follow: bool) -> str:
+    """Where `path` leads for a process whose root is `root`: no link and no `..` leads out of it.
+
+    Args:
+        root: the folder.
+        path: absolute.
+        follow: whether also the last name is followed, where it is a link.
+    """
+    names: list[str] = []
+    pending = path.split("/")[::-1]
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            names = names[:-1]
+        elif name not in ("", "."):
+            names.append(name)
+            target = link_target(os.path.join(root, *names)) if pending or follow else None  # noqa: PTH118
+            if target is not None:
+                links += 1
+                if links > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                names = [] if target.startswith("/") else names[:-1]
+                pending += target.split("/")[::-1]
+    return os.path.join(root, *names)  # noqa: PTH118
+
+
+def link_target(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:  # it is none, or not there
+        return None
 
 
 def without_waiting(path: str, flags: int) -> int:
