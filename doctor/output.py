@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,11 @@ def save(report: Report, path: str, look: Look) -> None:
     """Write a report to a file in the format of its ending; OSError when that cannot be done.
 
     A regular file, or one that is not there yet, is written beside and renamed, so that there is never half a report; it is
-    readable by its owner only, and a link is replaced, not followed. Anything else (a bind-mounted file such as
-    /dev/termination-log, a pipe, a device) is written in place.
+    readable by its owner only, without a terminal's colours, and a link is replaced, not followed. Anything else (a
+    bind-mounted file such as /dev/termination-log, a pipe, a device) is written in place.
     """
     name = format_of(path)
-    text = renderer(name)(report, look)
+    text = renderer(name)(report, replace(look, color=False))
     if is_folder(path):
         Path(path).mkdir(exist_ok=True)
         path = str(Path(path) / f"{file_name(report)}.json")

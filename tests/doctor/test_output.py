@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -171,6 +172,25 @@ def test_any_report_has_a_file_name(tmp_path: Path, environment: Any) -> None:
     name = file_name(msgspec.structs.replace(report, facts={"environment": environment}))
 
     assert name.startswith(f"dl_doctor-{report.machine.hostname}-rank")
+
+
+def test_a_file_gets_no_colours(tmp_path: Path) -> None:
+    done = shell(f"$DOCTOR --color always -o {tmp_path}/report.txt")
+
+    assert "\x1b[" in done.stdout
+    assert "\x1b" not in (tmp_path / "report.txt").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare(1)")
+def test_a_file_that_is_mounted_is_written_in_place_whatever_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a b.json"
+    for name in (path, tmp_path / "source"):
+        name.touch()
+    script = f"mount --bind '{tmp_path}/source' '{path}'; exec $DOCTOR -q -o '{path}'"
+    done = shell(f'unshare --mount --propagation private sh -euc "{script}"')
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "source").read_text())["verdict"]["exit_code"] == 0
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
