@@ -122,18 +122,25 @@ def tally(status: Status, number: int) -> Text:
 def troubles(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]:
     """Failures, what could not be told, warnings; what another finding explains comes below it."""
     results = tuple(results)
+    causes = {result.id for result in results if any(map(stands_alone, result.findings))}
     for level in ("fail", "warn"):
         for result in results:
             for finding in result.findings:
-                if finding.level == level and finding.accepted is None and finding.explained_by is None:
+                if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
                     yield from block(result, finding)
-                    yield from consequences(results, result)
+                    if stands_alone(finding):
+                        yield from consequences(results, result)
         if level == "fail":
             yield from untold(results, full=full)
     for result in results:
         for finding in result.findings:
             if finding.accepted is not None:
                 yield Text(f"  {result.id:<{ID_WIDTH}} accepted: {finding.accepted}", style="dim")
+
+
+def stands_alone(finding: Finding) -> bool:
+    """Whether it is shown by itself, and what it explains below it."""
+    return finding.level != "note" and finding.accepted is None and finding.explained_by is None
 
 
 def consequences(results: tuple[Result, ...], cause: Result) -> Iterator[Text | Table]:

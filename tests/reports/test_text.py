@@ -103,6 +103,18 @@ def test_a_consequence_comes_below_its_cause(plain: Report) -> None:
     assert "the-cause explains it" in text
 
 
+@pytest.mark.parametrize("causes", [("none", "none"), ("two", "one"), ("two", "three"), ("one", "three")])
+def test_no_failure_is_hidden_behind_a_cause_that_is_not_shown(plain: Report, causes: tuple[str, str]) -> None:
+    """Nobody, each other, a chain, itself, or one that is accepted: a report may say anything."""
+    one, two = (finding(summary=f"finding {number}", explained_by=cause) for number, cause in enumerate(causes))
+    report = with_results(
+        plain, result("one", "fail", one), result("two", "fail", two), result("three", "pass", finding(accepted="for now"))
+    )
+    text = render(report, Look())
+
+    assert [text.count(f"finding {number}") for number in (0, 1)] == [1, 1]
+
+
 def test_what_needs_more_is_told_in_the_last_line(plain: Report) -> None:
     needs = Reason("not_asked", "needs --dataset", "dataset_trial")
     report = with_results(plain, result("a", "not_run", reason=needs), result("b", "not_run", reason=needs), result("c", "pass"))
