@@ -8,6 +8,9 @@ What the job would import is for probes to find out, in processes of their own.
 import os
 import sys
 
+BUG, INTERRUPTED = 70, 130
+"""As in outcome.py, which cannot be imported yet."""
+
 
 def leave_the_jobs_import_path() -> None:
     """Take PYTHONPATH's entries and the working directory off sys.path, but for what is the interpreter's own, or ours."""
@@ -39,9 +42,23 @@ def the_interpreters_folders() -> list[str]:
 
 def main() -> None:
     leave_the_jobs_import_path()
-    from dl_doctor.cli import run  # noqa: PLC0415 (only now is it safe)
-
+    try:
+        from dl_doctor.cli import run  # noqa: PLC0415 (only now is it safe)
+    except KeyboardInterrupt:
+        tell("interrupted")
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 (whatever is wrong with what we are made of, it says nothing of the machine)
+        tell(f"cannot start: {error}. What it needs was looked for outside PYTHONPATH, which is the job's: install it with pip.")
+        sys.exit(BUG)
     sys.exit(run(sys.argv[1:]))
+
+
+def tell(text: str) -> None:
+    """A line on standard error, whatever state that is in."""
+    try:  # noqa: SIM105 (nothing more is imported here)
+        os.write(2, f"dl-doctor: {text}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
 
 
 if __name__ == "__main__":

@@ -160,10 +160,29 @@ def recalled(saved: Report, name: str, fact: type) -> object:
     """A fact of a saved report, or why there is none."""
     if name in saved.facts:
         try:
-            return msgspec.convert(saved.facts[name], fact)
+            return sensible(msgspec.convert(saved.facts[name], fact))
         except msgspec.ValidationError as error:
             return Unavailable.failed(f"the report's {name} is not what this version expects: {error}")
+        except Exception as error:  # noqa: BLE001 (whatever a property made of the values)
+            return Unavailable.failed(f"the report's {name} makes no sense: {described(error)}")
     return saved.unavailable.get(name) or Unavailable.not_asked(f"the report was made without {name}")
+
+
+def sensible(value: Kind) -> Kind:
+    """A fact whose properties can all be worked out; whatever they raise otherwise.
+
+    Nobody knows who wrote a saved report: its values may have the right types and fit nothing, such as a budget of no limits.
+    """
+    if isinstance(value, msgspec.Struct):
+        for name, member in inspect.getmembers(type(value)):
+            if isinstance(member, property):
+                getattr(value, name)
+        for name in value.__struct_fields__:
+            sensible(getattr(value, name))
+    elif isinstance(value, tuple | list | frozenset | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            sensible(item)
+    return value
 
 
 def described(error: BaseException) -> str:

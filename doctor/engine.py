@@ -38,6 +38,7 @@ from dl_doctor.model import (
 )
 from dl_doctor.outcome import outcome_of
 from dl_doctor.probing import Probes
+from dl_doctor.saved import settings_of
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 from dl_doctor.watching import Watcher
@@ -79,7 +80,7 @@ def examine(
     """
     started, begin_s = system.now(), system.clock_s()
     if saved is not None:
-        settings = settings.over(msgspec.convert(saved.run.settings, Settings, strict=False))
+        settings = settings.over(settings_of(saved))
     checks = selected(catalogue, settings)
     collection = Collection(catalogue, settings, system, saved, probes)
     wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]

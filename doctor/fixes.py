@@ -1,6 +1,7 @@
 """Fixes that several checks word alike."""
 
 import shlex
+from bisect import bisect_left
 from collections.abc import Callable
 
 from dl_doctor.facts.loader_plan import LoaderPlan
@@ -52,13 +53,13 @@ def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fi
 
     Args:
         plan: how the job loads now.
-        fits: whether so many workers, with this prefetch_factor, do.
+        fits: whether so many workers, with this prefetch_factor, do; with fewer, what fits does so still.
     """
     if not plan.num_workers:
         return ()
     most = plan.num_workers if plan.prefetch_factor > 1 else plan.num_workers - 1
-    workers = next((number for number in range(most, -1, -1) if fits(number, 1)), None)
-    if workers is None:
+    workers = bisect_left(range(most + 1), True, key=lambda number: not fits(number, 1)) - 1
+    if workers < 0:
         return ()
     options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
     return (Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly."),)

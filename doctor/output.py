@@ -1,16 +1,27 @@
 """Getting a report out: to standard output whatever state that is in, and to files without harm to what is there."""
 
+import errno
 import os
 import secrets
+import select
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dl_doctor.model import Report
 from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
+from dl_doctor.text import mount_points
+
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Variables that number the ranks of a job; the launcher that is closest to the rank first."""
+
+PATIENCE_S = 10.0
+"""What a pipe that is full waits for its reader, where it is one that does not wait by itself (O_NONBLOCK)."""
 
 
 class BadOutput(ValueError):
@@ -19,13 +30,18 @@ class BadOutput(ValueError):
 
 def format_of(path: str) -> str:
     """The format that a file's ending stands for, `json` for a folder; BadOutput for another ending."""
-    if path.endswith("/") or Path(path).is_dir():
+    if is_folder(path):
         return "json"
     for name, ending in FORMATS.items():
         if path.lower().endswith(ending):
             return name
     known = ", ".join(FORMATS.values())
     raise BadOutput(f"{path!r} ends in none of {known}, and is no folder")
+
+
+def is_folder(path: str) -> bool:
+    """Whether it is one, or is to become one; what cannot be looked at is none."""
+    return path.endswith("/") or os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises where one may not look)
 
 
 @contextmanager
@@ -52,21 +68,30 @@ def print_text(text: str) -> None:
     write_to(sys.stdout, text)
 
 
+def print_json(text: str) -> None:
+    """Write to standard output, which is UTF-8 for JSON whatever it is for text."""
+    write_to(sys.stdout, text, encoding="utf-8")
+
+
+def print_report(report: Report, name: str, look: Look) -> None:
+    """Write a report to standard output in the format of this name."""
+    (print_json if name == "json" else print_text)(renderer(name)(report, look))
+
+
 def warn(text: str) -> None:
     """Write a line to standard error, where messages go."""
     write_to(sys.stderr, f"dl-doctor: {text}\n")
 
 
-def write_to(stream: object, text: str) -> None:
+def write_to(stream: Any, text: str, encoding: str | None = None) -> None:
     descriptor = 2 if stream is sys.stderr else 1
     try:
         buffer = getattr(stream, "buffer", None)
         if buffer is None:  # replaced by a test or a notebook
-            stream.write(text)  # type: ignore[attr-defined]
+            stream.write(text)
             return
-        encoding = getattr(stream, "encoding", None) or "utf-8"
-        buffer.write(text.encode(encoding, "backslashreplace"))
-        buffer.flush()
+        stream.flush()
+        write_all(buffer.fileno(), text.encode(encoding or stream.encoding or "utf-8", "backslashreplace"))
     except (OSError, ValueError, AttributeError) as error:  # closed, full, or not there at all
         silence(descriptor)
         if descriptor == 1:
@@ -87,12 +112,12 @@ def save(report: Report, path: str, look: Look) -> None:
     """Write a report to a file in the format of its ending; OSError when that cannot be done.
 
     A regular file, or one that is not there yet, is written beside and renamed, so that there is never half a report; it is
-    readable by its owner only, and a link is replaced, not followed. Anything else (a bind-mounted file such as
-    /dev/termination-log, a pipe, a device) is written in place.
+    readable by its owner only, without a terminal's colours, and a link is replaced, not followed. Anything else (a
+    bind-mounted file such as /dev/termination-log, a pipe, a device) is written in place.
     """
     name = format_of(path)
-    text = renderer(name)(report, look)
-    if path.endswith("/") or Path(path).is_dir():
+    text = renderer(name)(report, replace(look, color=False))
+    if is_folder(path):
         Path(path).mkdir(exist_ok=True)
         path = str(Path(path) / f"{file_name(report)}.json")
     write_file(path, text.encode("utf-8", "backslashreplace"))
@@ -109,18 +134,23 @@ def save_each(report: Report, paths: Iterable[str], look: Look) -> None:
 
 def file_name(report: Report) -> str:
     """One name for each rank and node."""
-    environment = report.facts.get("environment", {}).get("variables", {})
-    rank = environment.get("RANK") or environment.get("SLURM_PROCID") or "0"
+    rank = next(filter(None, map(variables_of(report).get, RANKS)), "0")
     parts = ["dl-doctor", report.machine.hostname or "unknown", f"rank{rank}"]
     return "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in part) for part in parts)
+
+
+def variables_of(report: Report) -> dict[str, Any]:
+    """The environment of a report, which may be anybody's and hold anything."""
+    environment = report.facts.get("environment")
+    variables = environment.get("variables") if isinstance(environment, dict) else None
+    return variables if isinstance(variables, dict) else {}
 
 
 def write_file(path: str, content: bytes) -> None:
     if replaceable(path):
         write_beside(path, content)
     else:
-        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_NONBLOCK)
-        write_all(descriptor, content)
+        write_and_close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_NONBLOCK), content)
 
 
 def replaceable(path: str) -> bool:
@@ -137,19 +167,32 @@ def bound(path: str) -> bool:
         table = Path("/proc/self/mountinfo").read_bytes()
     except OSError:
         return False
-    return os.fsencode(os.path.realpath(path)) in {line.split(b" ")[4] for line in table.splitlines() if line}
+    return os.fsencode(os.path.realpath(path)) in mount_points(table)
 
 
 def write_beside(path: str, content: bytes) -> None:
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     try:
-        write_all(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), content)
+        write_and_close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), content)
         os.replace(temporary, path)  # noqa: PTH105
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
+def write_and_close(descriptor: int, content: bytes) -> None:
+    try:
+        write_all(descriptor, content)
+    finally:
+        os.close(descriptor)
+
+
 def write_all(descriptor: int, content: bytes) -> None:
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    """Write until all is written: one write may take a part, or with O_NONBLOCK nothing until somebody reads."""
+    rest = memoryview(content)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            if not select.select([], [descriptor], [], PATIENCE_S)[1]:
+                raise TimeoutError(errno.ETIMEDOUT, f"nobody read for {PATIENCE_S:g} s") from None

@@ -1,6 +1,6 @@
 """What the user asks for and expects."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -9,8 +9,14 @@ from dl_doctor.model import Profile
 StartMethod = Literal["fork", "spawn", "forkserver"]
 FailOn = Literal["fail", "warn", "never"]
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
 RUNTIMES = ("docker", "podman", "compose", "kubernetes", "slurm", "apptainer", "enroot", "bare")
 """What fixes are written for; `--runtime` takes one of them."""
+
+MOST_WORKERS = 65_536
+"""More than any node runs: a number beyond it is a slip, or meant to hurt."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -19,14 +25,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     It is saved in the report, so that the report can be judged again; how a report is shown is not part of it.
     """
 
-    batch_size: int | None = None
-    num_workers: int | None = None
-    prefetch_factor: int | None = None
+    batch_size: Positive | None = None
+    num_workers: Annotated[int, msgspec.Meta(ge=0, le=MOST_WORKERS)] | None = None
+    prefetch_factor: Positive | None = None
     start_method: StartMethod | None = None
     pin_memory: bool | None = None
-    batch_bytes: int | None = None
+    batch_bytes: Count | None = None
     runtime: str | None = None
-    expect_gpus: int | None = None
+    expect_gpus: Count | None = None
     data: tuple[str, ...] | None = None
     """Paths where the training data lies."""
 
@@ -40,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ignore: tuple[str, ...] | None = None
     require: tuple[str, ...] | None = None
     fail_on: FailOn | None = None
-    timeout_s: float | None = None
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def over(self, saved: "Settings") -> "Settings":
         """These settings where something was said, the saved ones elsewhere."""

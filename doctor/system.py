@@ -5,6 +5,7 @@ real one. Only /proc, /sys, /etc, listings of /dev and the tmpfs at /dev/shm are
 Text arrives decoded; bytes that are not UTF-8 are shown by their numbers (backslashreplace).
 """
 
+import errno
 import os
 import resource
 import socket
@@ -16,6 +17,7 @@ from datetime import datetime, timezone
 import msgspec
 
 from dl_doctor.model import Unavailable
+from dl_doctor.text import mount_points
 
 LARGEST_FILE = 64 << 20
 """Bytes read of one file; the largest of /proc is the mount table, some MiB on a node with many containers."""
@@ -25,6 +27,9 @@ CHUNK = 1 << 16
 
 HIGHEST_DESCRIPTOR = 1024
 """Descriptors that are handed over have small numbers; the usual soft limit."""
+
+MOST_LINKS = 40
+"""Links that are followed in one path, as many as the kernel follows; path_resolution(7)."""
 
 MOST_FILES = 20_000
 """Files looked at below one folder."""
@@ -68,8 +73,10 @@ class System:
         self.process = "/proc/1" if self.mounted else "/proc/self"
 
     def read_text(self, path: str) -> str:
-        """The file's whole text; OSError when it cannot be read."""
-        with open(self._real(path), "rb", buffering=0) as file:  # noqa: PTH123 (a path of bytes that are not UTF-8)
+        """The file's whole text; OSError when it cannot be read, or is a pipe or a device, which could be waited for."""
+        with open(self._real(path), "rb", buffering=0, opener=without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", file.name)
             chunks: list[bytes] = []
             while (chunk := file.read(CHUNK)) and len(chunks) < LARGEST_FILE // CHUNK:
                 chunks.append(chunk)
@@ -81,12 +88,12 @@ class System:
 
     def readlink(self, path: str) -> str:
         """Where the link points; OSError when there is no link or it cannot be read."""
-        return decode(os.readlink(os.fsencode(self._real(path))))
+        return decode(os.readlink(os.fsencode(self._real(path, follow=False))))
 
     def exists(self, path: str) -> bool:
         """Whether something is there, links not followed; OSError (EACCES) when that cannot be seen."""
         try:
-            os.lstat(self._real(path))
+            os.lstat(self._real(path, follow=False))
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
@@ -100,7 +107,9 @@ class System:
     def files_below(self, path: str) -> list[FileEntry]:
         """Regular files below `path` on its own filesystem, at most MOST_FILES; what cannot be listed is passed over."""
         self._of_a_process("files in memory")
-        return list(walk(os.fsencode(path)))
+        with open("/proc/self/mountinfo", "rb") as table:  # noqa: PTH123
+            mounted = mount_points(table.read())
+        return list(walk(os.fsencode(path), mounted))
 
     def environment(self) -> Mapping[str, str]:
         """The variables of this process."""
@@ -159,12 +168,51 @@ class System:
         """Seconds on a clock that only goes forward."""
         return time.monotonic()
 
-    def _real(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))  # noqa: PTH118
+    def _real(self, path: str, *, follow: bool = True) -> str:
+        return path if self.root == "/" else below(self.root, path, follow=follow)
 
     def _of_a_process(self, what: str) -> None:
         if self.mounted:
             raise Missing(Unavailable.not_asked(f"--root shows files, and {what} belong to a process"))
+
+
+def below(root: str, path: str, *, follow: bool) -> str:
+    """Where `path` leads for a process whose root is `root`: no link and no `..` leads out of it.
+
+    Args:
+        root: the folder.
+        path: absolute.
+        follow: whether also the last name is followed, where it is a link.
+    """
+    names: list[str] = []
+    pending = path.split("/")[::-1]
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            names = names[:-1]
+        elif name not in ("", "."):
+            names.append(name)
+            target = link_target(os.path.join(root, *names)) if pending or follow else None  # noqa: PTH118
+            if target is not None:
+                links += 1
+                if links > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                names = [] if target.startswith("/") else names[:-1]
+                pending += target.split("/")[::-1]
+    return os.path.join(root, *names)  # noqa: PTH118
+
+
+def link_target(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:  # it is none, or not there
+        return None
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Open as the terminal of nobody, and without waiting for a pipe's other end."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def decode(raw: bytes) -> str:
@@ -182,7 +230,8 @@ def finite(limit: int) -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def walk(folder: bytes) -> Iterator[FileEntry]:
+def walk(folder: bytes, mounted: frozenset[bytes] = frozenset()) -> Iterator[FileEntry]:
+    """Files below the folder. What is mounted there is not even looked at: its filesystem may not answer."""
     device = os.lstat(folder).st_dev
     pending = [folder]
     seen = 0
@@ -195,6 +244,8 @@ def walk(folder: bytes) -> Iterator[FileEntry]:
         for name in names[: MOST_FILES - seen]:
             seen += 1
             path = os.path.join(here, name)  # noqa: PTH118
+            if path in mounted:
+                continue
             try:
                 found = os.lstat(path)
             except OSError:

@@ -2,6 +2,9 @@
 
 import re
 
+ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
+"""Spaces, tabs, newlines and backslashes in a path of the mount table."""
+
 DIGITS = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -40,6 +43,12 @@ def parse_cpu_list(text: str) -> frozenset[int]:
             raise Malformed("not a list of CPUs", text)
         cpus.update(range(low, high + 1))
     return frozenset(cpus)
+
+
+def mount_points(mountinfo: bytes) -> frozenset[bytes]:
+    """The paths of a mount table, as bytes: a name on a disk may be anything."""
+    fields = (line.split(b" ") for line in mountinfo.splitlines())
+    return frozenset(ESCAPE.sub(lambda match: bytes([int(match[1], 8)]), parts[4]) for parts in fields if len(parts) > 4)
 
 
 MOST_CPUS = 1 << 16

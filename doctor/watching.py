@@ -2,11 +2,20 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 INTERVAL_S = 0.2
 """Between two looks at what is in flight."""
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask a process to end."""
+
+PATIENCE_S = 1.0
+"""What a signal waits for the loop; in between, collectors do what takes some ms."""
 
 Watcher = Callable[[Sequence[str]], None]
 """Is told every INTERVAL_S which probes are in flight."""
@@ -20,26 +29,36 @@ class Interruption:
 
     @contextlib.contextmanager
     def ends(self, work: "asyncio.Future[None]") -> Iterator[None]:
-        """While this lasts, the first SIGINT or SIGTERM cancels `work`; a second one does what it does anywhere."""
+        """While this lasts, the first SIGINT or SIGTERM cancels `work`, and a second one ends the process.
+
+        So does the first one where the loop does not come round to hear of it: a collector waits in a system call.
+        """
         loop = asyncio.get_running_loop()
 
-        def heard(number: int) -> None:
+        def arrived(number: int, _frame: FrameType | None) -> None:
+            for each in ENDING:
+                signal.signal(each, signal.SIG_DFL)
             self.signal = number
-            forget()
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+            loop.call_soon_threadsafe(heard)
+
+        def heard() -> None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             work.cancel()
 
-        def forget() -> None:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                with contextlib.suppress(ValueError, RuntimeError):
-                    loop.remove_signal_handler(number)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread, or Windows
-                loop.add_signal_handler(number, heard, number)
+        if threading.current_thread() is not threading.main_thread():  # which alone may say what signals do
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGALRM)}
+        for number in ENDING:
+            signal.signal(number, arrived)
         try:
             yield
         finally:
-            forget()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
 
 
 async def tell(watcher: Watcher, in_flight: Callable[[], Sequence[str]]) -> None:

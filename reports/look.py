@@ -2,10 +2,14 @@
 
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar, cast
+
+import msgspec
 
 from dl_doctor.model import Quantity, Relation
 from dl_doctor.units import binary_size, plain
+
+Shown = TypeVar("Shown")
 
 ASCII = str.maketrans(
     {
@@ -43,6 +47,21 @@ def amount(quantity: Quantity, relation: Relation | None = None) -> str:
     unit = quantity.unit.removesuffix("s") if value == 1 else quantity.unit
     words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {unit}"
     return RELATIONS[relation] + words
+
+
+def harmless(value: Shown) -> Shown:
+    """A report, or a part of one, whose texts are all printable: any may be a stranger's. Facts stay as they are.
+
+    Not so a traceback: it is several lines, each made printable where it is shown.
+    """
+    if isinstance(value, str):
+        return cast("Shown", printable(value))
+    if isinstance(value, tuple):
+        return cast("Shown", tuple(map(harmless, value)))
+    if isinstance(value, msgspec.Struct):
+        fields = {name: harmless(getattr(value, name)) for name in value.__struct_fields__ if name != "trace"}
+        return msgspec.structs.replace(value, **fields)
+    return value
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dl_doctor.model import Finding, Fix, Machine, Report, Result, Status
-from dl_doctor.reports.look import Look, amount, in_ascii, printable
+from dl_doctor.reports.look import Look, amount, harmless, in_ascii, printable
 from dl_doctor.units import binary_size, plain
 
 SYMBOLS: dict[Status, tuple[str, str, str]] = {
@@ -48,7 +48,7 @@ def render(report: Report, look: Look) -> str:
         legacy_windows=False,
         _environ={},
     )
-    for part in parts(report, look):
+    for part in parts(harmless(report), look):
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     text = "\n".join(line.rstrip(" ") for line in file.getvalue().split("\n"))
     return in_ascii(text) if look.ascii else text
@@ -74,7 +74,7 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
 def head(report: Report) -> Text:
     text = Text(f"{report.tool.name} {report.tool.version}", style="bold")
     words = [*machine_words(report.machine), *environment_words(report)]
-    return text.append("   " + " · ".join(map(printable, words)), style="not bold")
+    return text.append("   " + " · ".join(words), style="not bold")
 
 
 def machine_words(machine: Machine) -> list[str]:
@@ -106,7 +106,7 @@ def areas(results: Iterable[Result]) -> Iterator[Text]:
             by_area.setdefault(result.area, []).append(result.status)
     width = max(map(len, by_area), default=0)
     for area, statuses in by_area.items():
-        line = Text(f"  {printable(area):<{width}}")
+        line = Text(f"  {area:<{width}}")
         for status in ORDER:
             if number := statuses.count(status):
                 line.append("  ").append(tally(status, number))
@@ -122,18 +122,25 @@ def tally(status: Status, number: int) -> Text:
 def troubles(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]:
     """Failures, what could not be told, warnings; what another finding explains comes below it."""
     results = tuple(results)
+    causes = {result.id for result in results if any(map(stands_alone, result.findings))}
     for level in ("fail", "warn"):
         for result in results:
             for finding in result.findings:
-                if finding.level == level and finding.accepted is None and finding.explained_by is None:
+                if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
                     yield from block(result, finding)
-                    yield from consequences(results, result)
+                    if stands_alone(finding):
+                        yield from consequences(results, result)
         if level == "fail":
             yield from untold(results, full=full)
     for result in results:
         for finding in result.findings:
             if finding.accepted is not None:
-                yield Text(f"  {result.id:<{ID_WIDTH}} accepted: {printable(finding.accepted)}", style="dim")
+                yield Text(f"  {result.id:<{ID_WIDTH}} accepted: {finding.accepted}", style="dim")
+
+
+def stands_alone(finding: Finding) -> bool:
+    """Whether it is shown by itself, and what it explains below it."""
+    return finding.level != "note" and finding.accepted is None and finding.explained_by is None
 
 
 def consequences(results: tuple[Result, ...], cause: Result) -> Iterator[Text | Table]:
@@ -148,10 +155,10 @@ def block(result: Result, finding: Finding) -> Iterator[Text | Table]:
     symbol, style, _ = SYMBOLS["fail" if finding.level == "fail" else "warn"]
     owner = "" if finding.owner == "you" else f"   fix by: {finding.owner}"
     title = Text(f"{symbol} {result.id:<{ID_WIDTH}}", style=f"bold {style}")
-    yield hanging(title, Text(printable(finding.summary)).append(owner, style="dim"))
+    yield hanging(title, Text(finding.summary).append(owner, style="dim"))
     if finding.measured or finding.expected:
         yield indented(evidence(finding))
-    why = printable(finding.why)
+    why = finding.why
     if finding.explained_by:
         why += f" {SYMBOLS['fail'][0]} {finding.explained_by} explains it."
     if why.strip():
@@ -164,7 +171,7 @@ def block(result: Result, finding: Finding) -> Iterator[Text | Table]:
 def evidence(finding: Finding) -> Text:
     words = []
     if finding.measured:
-        words.append(f"measured {amount(finding.measured)} ({printable(finding.measured.source)})")
+        words.append(f"measured {amount(finding.measured)} ({finding.measured.source})")
     if finding.expected:
         words.append(f"expected {amount(finding.expected, finding.relation)}")
     return Text(", ".join(words), style="dim")
@@ -173,9 +180,9 @@ def evidence(finding: Finding) -> Text:
 def remedy(fix: Fix) -> Iterator[Text | Table]:
     risk = "" if fix.risk == "safe" else f" [{fix.risk}]"
     note = f" {fix.note}" if fix.note else ""
-    yield hanging(Text("    fix ", style="bold"), Text(f"{printable(fix.title)}{risk}.{printable(note)}"))
+    yield hanging(Text("    fix ", style="bold"), Text(f"{fix.title}{risk}.{note}"))
     for command in fix.commands:
-        yield Text(f"           {printable(command)}", no_wrap=True, overflow="ignore", style="cyan")
+        yield Text(f"           {command}", no_wrap=True, overflow="ignore", style="cyan")
 
 
 def untold(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]:
@@ -187,7 +194,7 @@ def untold(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]:
     for detail, those in lacking.items():
         symbol, style, word = SYMBOLS["error"]
         yield Text(f"{symbol} {', '.join(result.id for result in those)}", style=f"bold {style}").append(
-            f" {word}: {printable(detail)}", style="default"
+            f" {word}: {detail}", style="default"
         )
         if full:
             yield from (indented(Text(line, style="dim")) for result in those for line in traced(result))
@@ -202,9 +209,9 @@ def the_rest(results: Iterable[Result]) -> Iterator[Text | Table]:
     """What was looked at where nothing is wrong, and what was not looked at and why."""
     for result in results:
         if result.status in ("fail", "warn", "error"):
-            said = [Text(f"looked at  {printable(result.seen)}", style="dim")] if result.seen else []
+            said = [Text(f"looked at  {result.seen}", style="dim")] if result.seen else []
         else:
-            said = [Text(printable(result.reason.detail if result.reason else result.seen))]
+            said = [Text(result.reason.detail if result.reason else result.seen)]
         symbol, style, word = SYMBOLS[result.status]
         took = Text(f"{word}   {result.duration_s * 1000:.1f} ms", style="dim")
         yield hanging(Text(f"{symbol} {result.id:<{ID_WIDTH}}", style=style), took)
@@ -212,7 +219,7 @@ def the_rest(results: Iterable[Result]) -> Iterator[Text | Table]:
         for finding in result.findings:
             if finding.level == "note":
                 words = " ".join(filter(None, (finding.summary.rstrip(".") + ".", finding.why)))
-                yield indented(Text(f"note  {printable(words)}", style="dim"))
+                yield indented(Text(f"note  {words}", style="dim"))
                 for fix in finding.fixes:
                     yield from remedy(fix)
     yield Text()
@@ -225,7 +232,7 @@ def notes(results: Iterable[Result]) -> Iterator[Text | Table]:
         for finding in result.findings:
             if finding.level == "note" and result.status == "pass":
                 some = True
-                yield hanging(Text(f"· {result.id:<{ID_WIDTH}}", style="dim"), Text(printable(finding.summary), style="dim"))
+                yield hanging(Text(f"· {result.id:<{ID_WIDTH}}", style="dim"), Text(finding.summary, style="dim"))
     if some:
         yield Text()
 

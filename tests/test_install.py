@@ -1,6 +1,7 @@
 """What is installed, and that it starts where a job's folder, import path or interpreter would keep it from doing so."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,30 @@ def test_it_starts_from_the_target_of_pip(installed: Installed, tmp_path: Path) 
     check = run([str(python), "-m", "dl_doctor", "check", "-f", "json"], tmp_path, PYTHONPATH=str(target))
 
     assert_a_whole_report(check)
+
+
+@pytest.mark.parametrize(
+    ("click", "code", "says"),
+    [
+        (None, 70, "cannot start: No module named 'click'. What it needs was looked for outside PYTHONPATH"),
+        ("1 / 0", 70, "cannot start: division by zero"),
+        ("raise KeyboardInterrupt", 130, "interrupted"),
+    ],
+)
+def test_without_its_dependencies_it_says_nothing_of_the_machine(
+    installed: Installed, tmp_path: Path, click: str | None, code: int, says: str
+) -> None:
+    """Exit 1 would be "do not start here". That PYTHONPATH has them is no help: it is the job's."""
+    alone = installed.copied_to(tmp_path / "environment")
+    (alone.site_packages / "dependencies.pth").unlink()
+    if click:
+        (alone.site_packages / "click.py").write_text(click)
+
+    check = alone.doctor("check", PYTHONPATH=os.pathsep.join(map(str, FOLDERS_OF_DEPENDENCIES)))
+
+    assert (check.returncode, check.stdout) == (code, "")
+    assert check.stderr.startswith(f"dl-doctor: {says}")
+    assert len(check.stderr.splitlines()) == 1
 
 
 def assert_a_whole_report(check: subprocess.CompletedProcess[str]) -> None:

@@ -10,9 +10,8 @@ from dl_doctor.commands import progress
 from dl_doctor.commands.options import Seconds, Size, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
-from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
-from dl_doctor.settings import RUNTIMES, Settings
+from dl_doctor.settings import MOST_WORKERS, RUNTIMES, Settings
 from dl_doctor.system import System
 
 COUNT = click.IntRange(min=0)
@@ -21,7 +20,7 @@ POSITIVE = click.IntRange(min=1)
 
 @click.command()
 @click.option("--batch-size", type=POSITIVE, help="Samples in a batch.")
-@click.option("--num-workers", type=COUNT, help="Worker processes of the DataLoader, for each rank.")
+@click.option("--num-workers", type=click.IntRange(0, MOST_WORKERS), help="Worker processes of the DataLoader, for each rank.")
 @click.option("--prefetch-factor", type=POSITIVE, help="Batches that a worker loads ahead.  [PyTorch's default: 2]")
 @click.option("--start-method", type=click.Choice(["fork", "spawn", "forkserver"]), help="How workers are started.")
 @click.option("--pin-memory/--no-pin-memory", default=None, help="Whether the DataLoader pins its batches.")
@@ -63,7 +62,7 @@ def check(context: click.Context, /, **given: Any) -> None:
     with output.reserved_for_the_report(), progress.shown() as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
     output.save_each(report, outputs, look)
-    output.print_text(renderer(format_)(report, look))
+    output.print_report(report, format_, look)
     context.exit(report.verdict.exit_code)
 
 

@@ -18,7 +18,7 @@ def list_(format_: Literal["text", "json"], *, no_plugins: bool) -> None:
         catalogue = load(plugins=not no_plugins)
     if format_ == "json":
         rows = msgspec.json.format(msgspec.json.encode(described(catalogue)), indent=2).decode()
-        output.print_text(rows + "\n")
+        output.print_json(rows + "\n")
     else:
         output.print_text(as_table(catalogue))
     for broken in catalogue.broken:

@@ -6,7 +6,6 @@ import click
 
 from dl_doctor import output
 from dl_doctor.commands.options import look_of, look_options
-from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
 
 
@@ -21,4 +20,4 @@ def render(report: str, format_: str, outputs: tuple[str, ...], **given: Any) ->
     except BadReport as error:
         raise click.UsageError(str(error)) from None
     output.save_each(saved, outputs, look)
-    output.print_text(renderer(format_)(saved, look))
+    output.print_report(saved, format_, look)

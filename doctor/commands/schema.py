@@ -12,4 +12,4 @@ from dl_doctor.schema import schema_of
 def schema() -> None:
     """Print the JSON Schema of a report."""
     text = msgspec.json.format(msgspec.json.encode(schema_of(load(plugins=False))), indent=2).decode()
-    output.print_text(text + "\n")
+    output.print_json(text + "\n")

@@ -18,6 +18,7 @@ ALLOWED = frozenset(
         # who launched which ranks (facts/ranks.py)
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_NPROC_PER_NODE"),
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE", "LOCAL_SIZE"),
+        *("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"),
         # thread pools (facts/cpu_budget.py)
         *("OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         # which libraries torch gets, and what an image says that it holds (checks/python)

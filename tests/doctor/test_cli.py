@@ -31,7 +31,8 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
         (["check", "-i", "shmm"], "Did you mean 'shm'?"),
         (["check", "--require", "shm"], "'shm' is an area; name a check of it"),
         (["check", "--batch-bytes", "24 potatoes"], "'24 potatoes' is not a size; write it like 24MiB"),
-        (["check", "--num-workers", "-1"], "-1 is not in the range x>=0"),
+        (["check", "--num-workers", "-1"], "-1 is not in the range 0<=x<=65536"),
+        (["check", "--num-workers", "1000000000"], "1000000000 is not in the range 0<=x<=65536"),
         (["check", "-o", "report.pdf"], "'report.pdf' ends in none of .txt, .json"),
         (["check", "--start-method", "frok"], "'frok' is not one of"),
         (["check", "--facts", "none.json"], "none.json: No such file or directory"),
@@ -117,6 +118,33 @@ def test_render_shows_a_saved_report(doctor: Any, tmp_path: Path) -> None:
 
     assert (code, rendered) == (0, out)
     assert document == (tmp_path / "a.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_workers", "many"),
+        ("num_workers", 10**9),
+        ("prefetch_factor", 0),
+        ("batch_bytes", -1),
+        ("data", 7),
+        ("fail_on", "sometimes"),
+        ("timeout_s", 0),
+    ],
+)
+@pytest.mark.parametrize("command", [("check", "--facts"), ("render",)])
+def test_settings_that_make_no_sense_are_refused(
+    doctor: Any, tmp_path: Path, command: tuple[str, ...], field: str, value: Any
+) -> None:
+    path = tmp_path / "a.json"
+    doctor("check", "--no-plugins", "-s", "runtime", "-o", str(path))
+    report = json.loads(path.read_text())
+    report["run"]["settings"][field] = value
+    path.write_text(json.dumps(report))
+    code, out, err = doctor(*command, str(path))
+
+    assert (code, out) == (2, "")
+    assert f"$.settings.{field}" in err
 
 
 def test_list_as_text_and_as_json(doctor: Any) -> None:

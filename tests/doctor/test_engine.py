@@ -3,13 +3,16 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from dl_doctor.catalogue import Catalogue
+from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.check import Check
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
@@ -294,8 +297,75 @@ def test_what_was_known_when_it_was_interrupted_is_in_the_report(tmp_path: Path,
     assert (report.verdict.exit_code, report.unavailable["left"].detail) == (code, "the run was interrupted")
 
 
+def saved_report(tmp_path: Path, facts: dict[str, Any]) -> Report:
+    """A report of a container in which somebody has changed these facts."""
+    plain = examine_recorded(read("docker-v1")[0], tmp_path, Settings(num_workers=8, batch_bytes=24 << 20))
+    changed = {name: {**plain.facts[name], **fields} if isinstance(fields, dict) else fields for name, fields in facts.items()}
+    return msgspec.structs.replace(plain, facts={**plain.facts, **changed})
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "check", "says"),
+    [
+        ("cpu_budget", {"limits": []}, "cpu-budget", "makes no sense: IndexError"),
+        ("cpu_budget", {"limits": [{"kind": "node", "cpus": 8, "shared_by": 0, "scope": "node", "source": ""}]}, "cpu-budget",
+         "makes no sense: ZeroDivisionError"),
+        ("memory_budget", {"limits": []}, "memory-budget", "makes no sense: IndexError"),
+        ("memory_budget", "much", "memory-budget", "is not what this version expects"),
+        ("environment", ["RANK"], "runtime", "is not what this version expects"),
+    ],
+)  # fmt: skip
+def test_a_saved_fact_that_makes_no_sense_is_lacking(tmp_path: Path, name: str, fields: Any, check: str, says: str) -> None:
+    """Derived facts are worked out again, so it is the fact's own check that lacks it."""
+    saved = saved_report(tmp_path, {name: fields})
+    report = examine(load(plugins=False), Settings(), System(), saved)
+
+    assert says in report.unavailable[name].detail
+    assert {result.id: result.status for result in report.results}[check] in ("error", "pass")
+    assert report.machine.hostname == saved.machine.hostname
+
+
+BLOCKED = """
+import asyncio, os, sys, threading
+from dl_doctor.watching import Interruption
+
+async def collect():
+    print("blocked", flush=True)
+    os.read(0, 1)
+
+async def run():
+    work = asyncio.ensure_future(collect())
+    with Interruption().ends(work):
+        await asyncio.wait({work})
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("signals", "within_s"), [(1, 5), (2, 0.9)])
+def test_a_collector_that_waits_in_the_kernel_does_not_keep_the_run_from_ending(
+    number: signal.Signals, signals: int, within_s: float
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"blocked\n"
+        begin_s = time.monotonic()
+        for _ in range(signals):
+            run.send_signal(number)
+            time.sleep(0.2)
+        code = run.wait(10)
+        passed_s = time.monotonic() - begin_s
+
+    assert code == -number
+    assert passed_s < within_s
+
+
 def test_after_a_run_signals_do_what_they_did_before(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
     report_of(tmp_path, [Check(seen_right)], [Collector(right)])
 
-    assert signal.getsignal(signal.SIGINT) == before
+    assert [signal.getsignal(number) for number in numbers] == before

@@ -15,7 +15,7 @@ from dl_doctor.facts.mounts import Mounts, parse_mountinfo
 from dl_doctor.facts.shared_memory import parse_mapped
 from dl_doctor.facts.slurm import parse_tasks_per_node
 from dl_doctor.saved import BadReport, parse_report
-from dl_doctor.text import Malformed, integer, key_values, parse_cpu_list
+from dl_doctor.text import Malformed, integer, key_values, mount_points, parse_cpu_list
 from dl_doctor.units import binary_size, parse_size, round_up
 
 LINES = st.one_of(
@@ -158,6 +158,18 @@ def test_requests_from_weights(weight: int, low: float, high: float) -> None:
 )
 def test_tasks_per_node(text: str, node: int, tasks: int | None) -> None:
     assert parse_tasks_per_node(text, node) == tasks
+
+
+@pytest.mark.parametrize(
+    ("table", "points"),
+    [
+        (b"", set()),
+        (b"1 2 0:3 / /dev/shm rw - tmpfs shm rw\n4 1 0:5 / /a\\040b\\134\xff rw - ext4 c rw\n", {b"/dev/shm", b"/a b\\\xff"}),
+        (b"no mount table\n\n", set()),
+    ],
+)
+def test_mount_points(table: bytes, points: set[bytes]) -> None:
+    assert mount_points(table) == points
 
 
 def test_a_mount_hides_what_lies_below_it() -> None:

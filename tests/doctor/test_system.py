@@ -1,13 +1,15 @@
 """The real System on this machine: odd bytes, odd files, and what belongs to a process."""
 
 import os
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dl_doctor.system import Missing, System
+from dl_doctor.system import Missing, System, walk
 
 
 def test_bytes_that_are_no_utf8_are_shown_by_their_numbers(tmp_path: Path) -> None:
@@ -36,6 +38,44 @@ def test_files_of_proc_sys_are_read() -> None:
     """A large read of them is refused with ENOMEM, and their size says 0."""
     assert System().read_text("/proc/sys/kernel/osrelease").strip() == os.uname().release
     assert "/proc" in System().read_text("/proc/self/mountinfo")
+
+
+@pytest.mark.parametrize(
+    "target", ["/usr/lib/os-release", "../usr/lib/os-release", "../../../../usr/lib/os-release", "/lib/os-release", "/other"]
+)
+def test_links_of_a_mounted_host_stay_within_it(tmp_path: Path, target: str) -> None:
+    """An absolute one begins at the host's root, and `..` of the root is the root."""
+    for name in ("etc", "usr/lib"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "usr" / "lib" / "os-release").write_text("NAME=host")
+    (tmp_path / "lib").symlink_to("/usr/lib")
+    (tmp_path / "other").symlink_to("etc/../usr/lib/os-release")
+    (tmp_path / "etc" / "os-release").symlink_to(target)
+    for root in (str(tmp_path), f"{tmp_path}/", os.path.relpath(tmp_path)):
+        system = System(root)
+
+        assert system.read_text("/etc/os-release") == "NAME=host"
+        assert system.listdir("/lib") == ["os-release"]
+        assert (system.readlink("/etc/os-release"), system.readlink("/lib")) == (target, "/usr/lib")
+        assert system.exists("/etc/os-release")
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("/two")
+    (tmp_path / "two").symlink_to("one")
+
+    with pytest.raises(OSError, match="symbolic links"):
+        System(str(tmp_path)).read_text("/one/file")
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))], ids=["pipe", "device"]
+)
+def test_what_could_be_waited_for_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "odd")
+
+    with pytest.raises(OSError, match=f"no regular file: .{tmp_path}/odd"):
+        System(str(tmp_path)).read_text("/odd")
 
 
 def test_what_is_there_and_what_cannot_be_seen(tmp_path: Path) -> None:
@@ -73,6 +113,15 @@ def test_sizes_are_blocks_not_lengths(tmp_path: Path) -> None:
 
     assert found.keys() == {"sparse", "full"}
     assert found["sparse"] < 8192 <= found["full"]
+
+
+def test_what_is_mounted_below_is_not_looked_at(tmp_path: Path) -> None:
+    """Not even its size: a filesystem that does not answer would keep us waiting. What is mounted may be a file, too."""
+    for name in ("mounted", "beside"):
+        (tmp_path / name).write_bytes(b"x")
+    found = walk(os.fsencode(tmp_path), frozenset({os.fsencode(tmp_path / "mounted")}))
+
+    assert [Path(entry.path).name for entry in found] == ["beside"]
 
 
 def test_descriptors_that_were_handed_over() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor.model import Finding, Fix, Quantity, Reason, Report, Result
+from dl_doctor.model import Finding, Fix, Python, Quantity, Reason, Report, Result, Tool
 from dl_doctor.outcome import outcome_of
 from dl_doctor.reports.look import Look, amount, printable
 from dl_doctor.reports.text import render
@@ -103,6 +103,18 @@ def test_a_consequence_comes_below_its_cause(plain: Report) -> None:
     assert "the-cause explains it" in text
 
 
+@pytest.mark.parametrize("causes", [("none", "none"), ("two", "one"), ("two", "three"), ("one", "three")])
+def test_no_failure_is_hidden_behind_a_cause_that_is_not_shown(plain: Report, causes: tuple[str, str]) -> None:
+    """Nobody, each other, a chain, itself, or one that is accepted: a report may say anything."""
+    one, two = (finding(summary=f"finding {number}", explained_by=cause) for number, cause in enumerate(causes))
+    report = with_results(
+        plain, result("one", "fail", one), result("two", "fail", two), result("three", "pass", finding(accepted="for now"))
+    )
+    text = render(report, Look())
+
+    assert [text.count(f"finding {number}") for number in (0, 1)] == [1, 1]
+
+
 def test_what_needs_more_is_told_in_the_last_line(plain: Report) -> None:
     needs = Reason("not_asked", "needs --dataset", "dataset_trial")
     report = with_results(plain, result("a", "not_run", reason=needs), result("b", "not_run", reason=needs), result("c", "pass"))
@@ -122,7 +134,14 @@ def test_names_do_no_harm(plain: Report, detail: Any) -> None:
         result("a", "fail", nasty),
         result("b", "error", reason=Reason("failed", evil)),
         msgspec.structs.replace(result("c", "pass"), area=evil, seen=evil),
+        result(evil, "warn", finding("warn", owner=evil, measured=Quantity(1, evil, ""), expected=Quantity(2, evil, ""))),
+        result(evil, "fail", finding(fixes=(Fix("x", risk=evil),))),
+        msgspec.structs.replace(result("d", "error", reason=Reason("failed", "a bug")), trace=f"one\n{evil}"),
     )
+    report = msgspec.structs.replace(
+        report, tool=Tool(evil, evil), run=msgspec.structs.replace(report.run, python=Python(evil, evil))
+    )
+    report = msgspec.structs.replace(report, verdict=msgspec.structs.replace(report.verdict, status="unknown", reason=evil))
     report = msgspec.structs.replace(report, machine=msgspec.structs.replace(report.machine, hostname=evil, os=evil))
     text = render(report, Look(detail=detail))
 
