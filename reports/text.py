@@ -125,11 +125,15 @@ def troubles(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]
     causes = {result.id for result in results if any(map(stands_alone, result.findings))}
     for level in ("fail", "warn"):
         for result in results:
-            for finding in result.findings:
-                if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
-                    yield from block(result, finding)
-                    if stands_alone(finding):
-                        yield from consequences(results, result)
+            shown = [
+                finding
+                for finding in result.findings
+                if finding.level == level and finding.accepted is None and finding.explained_by not in causes
+            ]
+            for finding in shown:
+                yield from block(result, finding)
+            if level == worst_alone(result):
+                yield from consequences(results, result)
         if level == "fail":
             yield from untold(results, full=full)
     for result in results:
@@ -141,6 +145,12 @@ def troubles(results: Iterable[Result], *, full: bool) -> Iterator[Text | Table]
 def stands_alone(finding: Finding) -> bool:
     """Whether it is shown by itself, and what it explains below it."""
     return finding.level != "note" and finding.accepted is None and finding.explained_by is None
+
+
+def worst_alone(result: Result) -> str | None:
+    """The worst level of its findings that stand alone: what they explain comes once, below those."""
+    levels = {finding.level for finding in result.findings if stands_alone(finding)}
+    return "fail" if "fail" in levels else "warn" if "warn" in levels else None
 
 
 def consequences(results: tuple[Result, ...], cause: Result) -> Iterator[Text | Table]:

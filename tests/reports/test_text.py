@@ -94,7 +94,7 @@ def test_a_consequence_comes_below_its_cause(plain: Report) -> None:
     report = with_results(
         plain,
         result("an-effect", "fail", finding(summary="first in order", explained_by="the-cause")),
-        result("the-cause", "fail", finding(summary="the root")),
+        result("the-cause", "fail", finding(summary="the root"), finding(summary="and more"), finding("warn", summary="less")),
     )
     text = render(report, Look())
 
