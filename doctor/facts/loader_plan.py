@@ -22,9 +22,17 @@ MAIN_PROCESS_BYTES = 140 * MIB
 PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
 """Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
+COMMITTED_BYTES_OF_A_PROCESS = 168 * MIB
+"""What the kernel promises a process that imports torch, and as much again to each worker, forked or not: measured
+(Committed_AS) with torch 2.13 for CPUs, where workers took 219 to 265 MiB."""
+
+DESCRIPTORS_OF_A_LOADER = 4
+"""Open in the main process beside the workers' and the tensors' own: the pipe of results, and what a tensor comes through."""
+
 DESCRIPTORS_PER_WORKER = 4
-"""Open in the main process for each worker, before any batch: two pipes of two ends. Measured with torch 2.13 under fork
-(11, 15, 23, 39 descriptors at 1, 2, 4, 8 workers); spawn and forkserver take up to 6."""
+"""Open in the main process for each worker, before any batch: two pipes of two ends. Measured with torch 2.13: with batches
+of one tensor a loader of 1 and of 2 forked workers works from 11 and 15 descriptors on; spawn and forkserver take 1 or 2 more.
+"""
 
 WORKERS_PER_CPU = 1.5
 """More workers than that per CPU seldom help and often harm; they can where samples wait for a network. Proposal: to be

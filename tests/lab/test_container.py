@@ -44,7 +44,7 @@ def test_too_little_memory() -> None:
 
 
 def test_too_few_descriptors() -> None:
-    needed = 3 + 4 * broken.WORKERS  # standard input, output and error, and the pipes of the workers
+    needed = 3 + 4 + 4 * broken.WORKERS + 3  # standard streams, the loader's and the workers' pipes, and one tensor for each step
     report = examine(replace(HEALTHY, nofile=16), broken.PLAN)
     assert numbers(report)["fd-limit"] == [("fail", (16, "descriptors"), (needed, "descriptors"))]
 
