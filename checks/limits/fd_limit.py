@@ -47,7 +47,14 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
 def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
     if plan.num_workers == 0:
         return []
-    workers = plan.num_workers or 1
+    if plan.num_workers is not None and (found := against_the_plan(limits, plan, soft, plan.num_workers)):
+        return found
+    if plan.tensors_per_batch is None and soft < BLIND_MINIMUM:
+        return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
+    return []
+
+
+def against_the_plan(limits: Limits, plan: LoaderPlan, soft: int, workers: int) -> list[Finding]:
     plumbing = limits.inherited_files + DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * workers
     tensors = 1 if plan.tensors_per_batch is None else plan.tensors_per_batch
     best = plumbing + tensors * (plan.prefetch_factor + 1)
@@ -56,8 +63,6 @@ def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
         return [too_few(limits, "fail", soft, best, "at best")]
     if soft < worst:
         return [too_few(limits, "warn", soft, worst, "at worst")]
-    if plan.tensors_per_batch is None and soft < BLIND_MINIMUM:
-        return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
     return []
 
 

@@ -34,11 +34,13 @@ def memory_budget(
     ## How it decides
     Headroom is the limit less what is charged, not counting page cache that the kernel would drop; the smallest of all groups
     counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or 145 MiB for each
-    spawned one, and the batches in shared memory, whose pages count too. More than the headroom fails, more than 70 % of it
-    warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are expected, and a need beyond
-    what the kernel may still promise when it refuses to overcommit.
+    spawned one, the samples of one batch, and the batches in shared memory, whose pages count too. More than the headroom
+    fails, more than 70 % of it warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are
+    expected, and a need beyond what the kernel may still promise when it refuses to overcommit: there each process, forked or
+    not, counts with 168 MiB.
 
-    For example, 8 forked workers and 432 MiB of batches need at least 652 MiB: a limit of 512 MiB fails.
+    For example, 8 forked workers with batches of 24 MiB, 432 MiB of them in shared memory, need at least 676 MiB: a limit of
+    512 MiB fails.
 
     ## How to fix
     Raise the limit, or ask for less: fewer workers, a smaller prefetch_factor, smaller batches.
@@ -128,7 +130,7 @@ def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) ->
 
 
 def promised_too_much(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
-    left, need = memory.commit_left_bytes, plan.memory_need_bytes
+    left, need = memory.commit_left_bytes, plan.commit_need_bytes
     if left is None or need is None or need <= left:
         return []
     return [
@@ -137,7 +139,7 @@ def promised_too_much(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
             subject="vm.overcommit_memory",
             summary=f"The kernel may promise {binary_size(left)} more, and the loaders need at least {binary_size(need)}",
             measured=Quantity(left, "bytes", "CommitLimit - Committed_AS of /proc/meminfo"),
-            expected=Quantity(need, "bytes", "the processes of all ranks and the batches in shared memory"),
+            expected=Quantity(need, "bytes", "the processes of all ranks, each in full, and the batches in shared memory"),
             relation="at_least",
             why='vm.overcommit_memory is 2: a fork counts in full, and fails with "Cannot allocate memory".',
             owner="admin",

@@ -26,6 +26,7 @@ def test_against_the_tensors_in_flight(soft: int | None, status: str) -> None:
     ("soft", "plan", "levels"),
     [
         (255, {}, ["note"]),
+        (8, {}, ["note"]),  # there may be no workers
         (256, {}, []),
         (64, {"num_workers": 0}, []),  # nothing is handed over
         (64, {"num_workers": 8}, ["note"]),
