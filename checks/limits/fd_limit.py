@@ -1,6 +1,6 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import Limits, LoaderPlan
-from dl_doctor.facts.loader_plan import DESCRIPTORS_OF_A_LOADER, DESCRIPTORS_PER_WORKER, in_flight
+from dl_doctor.facts.loader_plan import DESCRIPTORS_OF_A_LOADER, DESCRIPTORS_PER_WORKER
 from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 
@@ -47,18 +47,18 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
 def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
     if plan.num_workers == 0:
         return []
-    if plan.num_workers is not None and (found := against_the_plan(limits, plan, soft, plan.num_workers)):
+    if plan.num_workers and (found := against_the_plan(limits, plan, soft)):
         return found
     if plan.tensors_per_batch is None and soft < BLIND_MINIMUM:
         return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
     return []
 
 
-def against_the_plan(limits: Limits, plan: LoaderPlan, soft: int, workers: int) -> list[Finding]:
-    plumbing = limits.inherited_files + DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * workers
+def against_the_plan(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
+    plumbing = limits.inherited_files + DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * (plan.num_workers or 0)
     tensors = 1 if plan.tensors_per_batch is None else plan.tensors_per_batch
     best = plumbing + tensors * (plan.prefetch_factor + 1)
-    worst = plumbing + tensors * in_flight(workers, plan.prefetch_factor)
+    worst = plumbing + tensors * (plan.batches_in_flight or 0)
     if soft < best:
         return [too_few(limits, "fail", soft, best, "at best")]
     if soft < worst:

@@ -32,9 +32,9 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
 
     ## How it decides
     The need is (workers x prefetch_factor + 2) batches for every rank that shares the mount. Less free than the need fails;
-    less than one and a half times, or than the need and 10 MiB for each pair of ranks, warns. Without workers and with one
-    rank nothing is needed. Where the need cannot be known, less than 512 MiB warns. Segments of shared-memory libraries that
-    are yours and that no process uses warn from 1 MiB on.
+    less than one and a half times warns, and so does less than the need and 10 MiB for each pair of ranks where GPUs are
+    expected. Without workers, and with one rank or no GPU, nothing is needed. Where the need cannot be known, less than 512 MiB
+    warns. Segments of shared-memory libraries that are yours, whose maker has ended and that no process uses, warn from 1 MiB on.
 
     For example, 8 workers and batches of 24 MiB need (8 x 2 + 2) x 24 MiB = 432 MiB: with 64 MiB it fails.
 
@@ -60,7 +60,7 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
 def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
     if shm.kind != "absent" or shm.needs is not None:  # a system without /proc shares memory in another way
         return Verdict.lacking("shared_memory", shm)
-    if plan.num_workers == 0 and plan.ranks == 1:
+    if plan.num_workers == 0 and not plan.nccl_bytes:
         return Verdict(f"{shm.detail}; without workers none is needed")
     finding = Finding(
         level="fail",
@@ -75,7 +75,7 @@ def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
 
 def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     need = plan.shm_need_bytes
-    if shm.free_bytes is None or (plan.num_workers == 0 and plan.ranks == 1):
+    if shm.free_bytes is None or (plan.num_workers == 0 and not plan.nccl_bytes):
         return []
     if need is None:
         return blind(shm.free_bytes, used(shm))

@@ -4,7 +4,9 @@ import math
 
 import msgspec
 
+from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.ranks import Ranks
+from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import MIB, binary_size, count
 
@@ -67,7 +69,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of all ranks together, without NCCL's share."""
 
     nccl_bytes: int
-    """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less."""
+    """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less; 0 where no GPU is expected."""
 
     memory_need_bytes: int | None
     """At least: processes that hold nothing but torch, the samples of a batch that is being made, and shared memory. Dataset,
@@ -127,7 +129,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
+def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable) -> LoaderPlan:
     plan = LoaderPlan(
         num_workers=settings.num_workers,
         prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
@@ -138,7 +140,7 @@ def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
         pin_memory=settings.pin_memory,
         ranks=ranks.on_node,
         shm_need_bytes=None,
-        nccl_bytes=ranks.on_node * (ranks.on_node - 1) * NCCL_BYTES_PER_PEER,
+        nccl_bytes=nccl_share(ranks.on_node, gpus),
         memory_need_bytes=None,
     )
     if plan.num_workers is None:
@@ -148,6 +150,11 @@ def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
         shm_need_bytes=plan.shm_need_with(plan.num_workers, plan.prefetch_factor),
         memory_need_bytes=plan.memory_need_with(plan.num_workers, plan.prefetch_factor),
     )
+
+
+def nccl_share(ranks: int, gpus: GpuGrant | Unavailable) -> int:
+    """Ranks without GPUs (of MPI, of gloo) share nothing through NCCL."""
+    return 0 if isinstance(gpus, Unavailable) or not gpus.expected else ranks * (ranks - 1) * NCCL_BYTES_PER_PEER
 
 
 def in_flight(workers: int, prefetch_factor: int) -> int:
