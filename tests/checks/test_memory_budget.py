@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.limits.memory_budget import CHECK
-from dl_doctor.model import Verdict
+from dl_doctor.facts import Cgroups
+from dl_doctor.facts.cgroups import ControlGroup
+from dl_doctor.facts.memory_budget import MemoryLimit
+from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
 from tests.facts import gpu_grant, limits, loader_plan, memory_budget, runtime
 
@@ -16,8 +19,13 @@ COMMIT_NEED = (9 * 168 + 24) * MIB + (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 """Of the same rank, where a fork counts in full."""
 
 
-def judge(memory: Any, *, where: str = "docker", rlimits: Any = None, gpus: Any = None, **plan: Any) -> Verdict:
-    return CHECK.judge(memory, loader_plan(**plan), rlimits or limits(), gpus or gpu_grant(), runtime(where))
+NO_GROUPS = Unavailable.absent("no control groups")
+
+
+def judge(
+    memory: Any, *, where: str = "docker", rlimits: Any = None, gpus: Any = None, cgroups: Any = NO_GROUPS, **plan: Any
+) -> Verdict:
+    return CHECK.judge(memory, loader_plan(**plan), rlimits or limits(), gpus or gpu_grant(), runtime(where), cgroups)
 
 
 @pytest.mark.parametrize(
@@ -126,3 +134,23 @@ def test_kubernetes_is_told_how_it_counts_and_how_it_ends() -> None:
         "When one process is killed for memory, the whole container ends",
         "The kubelet counts a working set of 3 GiB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "commands"),
+    [
+        ("/sys/fs/cgroup/slice/container/memory.max", ("docker run --memory=1g ...",)),
+        ("/sys/fs/cgroup/slice/memory.max", ()),  # the container's own may be larger: raising it changes nothing
+        ("/sys/fs/cgroup/slice/container/memory.stat", ()),  # v1 tells there of a limit above
+    ],
+)
+def test_a_limit_is_raised_where_it_binds(source: str, commands: tuple[str, ...]) -> None:
+    folders = ("/sys/fs/cgroup/slice/container", "/sys/fs/cgroup/slice", "/sys/fs/cgroup")
+    group = ControlGroup(version="v2", path="/slice/container", folders=folders, own_visible=True, top_visible=True)
+    limit = MemoryLimit(limit_bytes=512 * MIB, used_bytes=400 * MIB, droppable_bytes=0, scope="container", source=source)
+    seen = Cgroups(version="v2", namespaced=False, groups={"memory": group})
+    (finding,) = judge(memory_budget(limits=(limit,)), cgroups=seen, num_workers=0).findings
+    fix = finding.fix_for("docker")
+
+    assert fix.commands == commands
+    assert commands or source in fix.title
