@@ -24,6 +24,9 @@ MAIN_PROCESS_BYTES = 140 * MIB
 PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
 """Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
+LOCKS_PER_WORKER = 2
+"""Semaphores of the queue that a worker gets its tasks by; each is a file in /dev/shm."""
+
 COMMITTED_BYTES_OF_A_PROCESS = 168 * MIB
 """What the kernel promises a process that imports torch, and as much again to each worker, forked or not: measured
 (Committed_AS) with torch 2.13 for CPUs, where workers took 219 to 265 MiB."""
@@ -93,6 +96,14 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return None
         bookkeeping = PAGE_BYTES * (8 + 3 * workers)
         return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + bookkeeping)
+
+    @property
+    def shm_files_needed(self) -> int:
+        """Files in /dev/shm that all ranks need at least: one for each tensor in flight, with names or without, and for locks."""
+        if not self.num_workers:
+            return 0
+        tensors = 1 if self.tensors_per_batch is None else self.tensors_per_batch
+        return self.ranks * (LOCKS_PER_WORKER * self.num_workers + tensors * (self.prefetch_factor + 1))
 
     def memory_need_with(self, workers: int, prefetch_factor: int) -> int:
         """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one.

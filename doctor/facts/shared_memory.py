@@ -59,6 +59,9 @@ class SharedMemory(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes: int | None
     """What an ordinary user can still take, or None without a limit."""
 
+    free_files: int | None = None
+    """Files that an ordinary user can still make, or None where they are not counted, and in reports of version 0.1."""
+
     tenants: tuple[Tenant, ...]
     """Who holds the most of it, largest first."""
 
@@ -78,6 +81,7 @@ def collect(system: System, mounts: Mounts) -> SharedMemory | Unavailable:
         filesystem=mount.filesystem if mount else "unknown",
         size_bytes=usage.total_bytes if limited else None,
         free_bytes=usage.available_bytes if limited else None,
+        free_files=usage.available_files if usage.total_files else None,
         tenants=group_by_prefix(files),
         stale=stale_segments(system, files, mount.device if mount else None),
     )

@@ -65,6 +65,24 @@ def test_nccl_takes_its_share_only_where_there_are_gpus(plan: dict[str, int], gp
     assert CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(gpus=gpus, **plan)).status == status
 
 
+@pytest.mark.parametrize(
+    ("free", "plan", "status"),
+    [
+        (4, {"num_workers": 8}, "fail"),
+        (18, {"num_workers": 8}, "fail"),
+        (19, {"num_workers": 8}, "pass"),
+        (19, {"num_workers": 8, "ranks": 2}, "fail"),
+        (4, {"num_workers": 0}, "pass"),
+        (4, {}, "pass"),  # there may be no workers
+        (None, {"num_workers": 8}, "pass"),  # mounted with nr_inodes=0
+        (315, {"num_workers": 8, "tensors_per_batch": 100}, "fail"),
+        (316, {"num_workers": 8, "tensors_per_batch": 100}, "pass"),
+    ],
+)
+def test_files_are_counted_as_well(free: int | None, plan: dict[str, int], status: str) -> None:
+    assert CHECK.judge(shared_memory(free_files=free), loader_plan(**plan)).status == status
+
+
 def test_ranks_without_gpus_and_workers_need_no_shared_memory() -> None:
     assert (
         CHECK.judge(Unavailable.absent("there is no /dev/shm"), loader_plan(num_workers=0, ranks=4, gpus=gpu_grant())).status
