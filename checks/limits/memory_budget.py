@@ -38,8 +38,8 @@ def memory_budget(
     counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or 145 MiB for each
     spawned one, the samples of one batch, and the batches in shared memory, whose pages count too. More than the headroom
     fails, more than 70 % of it warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are
-    expected, and a need beyond what the kernel may still promise when it refuses to overcommit: there each process, forked or
-    not, counts with 168 MiB.
+    expected or below 620 MiB and two batches, a limit on data below 212 MiB and a batch, and a need beyond what the kernel may
+    still promise when it refuses to overcommit: there each process, forked or not, counts with 168 MiB.
 
     For example, 8 forked workers with batches of 24 MiB, 432 MiB of them in shared memory, need at least 676 MiB: a limit of
     512 MiB fails.
@@ -58,7 +58,7 @@ def memory_budget(
     wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
     findings = [
         *(nothing_left(memory, plan, cgroups) or too_little(memory, plan, cgroups)),
-        *address_space(limits, gpus),
+        *resource_limits(limits, plan, gpus),
         *promised_too_much(memory, plan),
     ]
     if not memory.limit_known and not any(finding.level == "fail" for finding in findings):
@@ -111,10 +111,41 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavai
     ]
 
 
-def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) -> list[Finding]:
-    if isinstance(limits, Unavailable) or isinstance(gpus, Unavailable):
+def resource_limits(limits: Limits | Unavailable, plan: LoaderPlan, gpus: GpuGrant | Unavailable) -> list[Finding]:
+    if isinstance(limits, Unavailable):
         return []
-    if limits.address_space_bytes is None or not gpus.expected:
+    return [
+        *(cuda_in_little_space(limits, gpus) or below("RLIMIT_AS", "v", limits.address_space_bytes, plan.address_space_needed)),
+        *below("RLIMIT_DATA", "d", limits.data_bytes, plan.data_needed),
+    ]
+
+
+def below(name: str, option: str, limit: int | None, need: int) -> list[Finding]:
+    if limit is None or limit >= need:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject=name,
+            summary=f"A process may map {binary_size(limit)} ({name}); torch and a batch take at least {binary_size(need)}",
+            measured=Quantity(limit, "bytes", f"getrlimit {name}"),
+            expected=Quantity(need, "bytes", "torch once it is imported, and one batch with its samples"),
+            relation="at_least",
+            why='It ends in "Cannot allocate memory" with memory left, in the import of torch or in a worker.',
+            fixes=lift(option),
+        )
+    ]
+
+
+def lift(option: str) -> tuple[Fix, ...]:
+    return (
+        Fix("Lift it in the job script", (f"ulimit -{option} unlimited",)),
+        Fix("Do not carry the login node's limits over", ("sbatch --propagate=NONE ...",), runtimes=("slurm",)),
+    )
+
+
+def cuda_in_little_space(limits: Limits, gpus: GpuGrant | Unavailable) -> list[Finding]:
+    if limits.address_space_bytes is None or isinstance(gpus, Unavailable) or not gpus.expected:
         return []
     return [
         Finding(
@@ -123,10 +154,7 @@ def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) ->
             summary=f"Address space is limited to {binary_size(limits.address_space_bytes)}, and CUDA maps far more",
             measured=Quantity(limits.address_space_bytes, "bytes", "getrlimit RLIMIT_AS"),
             why='It ends in "CUDA out of memory" while the GPU is empty. GPUs are expected here: ' + gpus.source,
-            fixes=(
-                Fix("Lift it in the job script", ("ulimit -v unlimited",)),
-                Fix("Do not carry the login node's limits over", ("sbatch --propagate=NONE ...",), runtimes=("slurm",)),
-            ),
+            fixes=lift("v"),
         )
     ]
 

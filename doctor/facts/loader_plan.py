@@ -21,6 +21,10 @@ NCCL_BYTES_PER_PEER = 10 * MIB
 MAIN_PROCESS_BYTES = 140 * MIB
 """Anonymous memory of a process that has imported torch: measured (RssAnon) with torch 2.13 for CPUs."""
 
+ADDRESS_SPACE_OF_TORCH, DATA_OF_TORCH = 620 * MIB, 212 * MIB
+"""What a process has mapped once torch is imported, in all and privately: measured with torch 2.13 for CPUs, whose import fails
+under an RLIMIT_AS of 620 MiB or an RLIMIT_DATA of 210 MiB and ends well under 640 and 220 MiB."""
+
 PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
 """Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
@@ -118,6 +122,16 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     def private_bytes_with(self, workers: int) -> int:
         """Bytes of one rank's data that are not in shared memory: the samples of a batch, and without workers the batch."""
         return (self.batch_bytes or 0) * (1 if workers else 2)
+
+    @property
+    def address_space_needed(self) -> int:
+        """Bytes that one process maps at least (RLIMIT_AS): torch, the samples of a batch, and the batch."""
+        return ADDRESS_SPACE_OF_TORCH + 2 * (self.batch_bytes or 0)
+
+    @property
+    def data_needed(self) -> int:
+        """Bytes of it that are no file's and no other process's (RLIMIT_DATA)."""
+        return DATA_OF_TORCH + self.private_bytes_with(1 if self.num_workers is None else self.num_workers)
 
     @property
     def commit_need_bytes(self) -> int | None:

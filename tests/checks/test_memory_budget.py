@@ -72,6 +72,26 @@ def test_a_limit_on_address_space(address_space: int | None, gpus: Any, status: 
     assert verdict.status == status
 
 
+@pytest.mark.parametrize(
+    ("rlimits", "plan", "subjects"),
+    [
+        ({"address_space_bytes": 619 * MIB}, {}, ["RLIMIT_AS"]),
+        ({"address_space_bytes": 640 * MIB}, {}, []),
+        ({"address_space_bytes": 640 * MIB}, {"num_workers": 2, "batch_bytes": 32 * MIB}, ["RLIMIT_AS"]),  # measured: 881
+        ({"address_space_bytes": 826 * MIB}, {"num_workers": 0, "batch_bytes": 32 * MIB}, []),
+        ({"data_bytes": 210 * MIB}, {}, ["RLIMIT_DATA"]),
+        ({"data_bytes": 227 * MIB}, {"num_workers": 2, "batch_bytes": MIB // 16}, []),
+        ({"data_bytes": 240 * MIB}, {"num_workers": 2, "batch_bytes": 32 * MIB}, ["RLIMIT_DATA"]),  # measured: 317
+        ({"data_bytes": 270 * MIB}, {"num_workers": 0, "batch_bytes": 32 * MIB}, ["RLIMIT_DATA"]),  # measured: 352
+        ({"data_bytes": 352 * MIB}, {"num_workers": 0, "batch_bytes": 32 * MIB}, []),
+    ],
+)
+def test_limits_that_torch_or_a_batch_does_not_fit_into(rlimits: Any, plan: dict[str, Any], subjects: list[str]) -> None:
+    verdict = judge(memory_budget(), rlimits=limits(**rlimits), **plan)
+
+    assert [finding.subject for finding in verdict.findings] == subjects
+
+
 @pytest.mark.parametrize(("left", "status"), [(COMMIT_NEED - 1, "fail"), (COMMIT_NEED, "pass"), (None, "pass")])
 def test_a_kernel_that_does_not_overcommit(left: int | None, status: str) -> None:
     verdict = judge(memory_budget(commit_left_bytes=left), num_workers=8, batch_bytes=24 * MIB)
