@@ -28,9 +28,6 @@ under an RLIMIT_AS of 620 MiB or an RLIMIT_DATA of 210 MiB and ends well under 6
 PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
 """Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
-LOCKS_PER_WORKER = 2
-"""Semaphores of the queue that a worker gets its tasks by; each is a file in /dev/shm."""
-
 COMMITTED_BYTES_OF_A_PROCESS = 168 * MIB
 """What the kernel promises a process that imports torch, and as much again to each worker, forked or not: measured
 (Committed_AS) with torch 2.13 for CPUs, where workers took 219 to 265 MiB."""
@@ -98,7 +95,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return 0  # nothing is handed over
         if self.batch_bytes is None:
             return None
-        bookkeeping = PAGE_BYTES * (8 + 3 * workers)
+        bookkeeping = PAGE_BYTES * locks(workers)
         return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + bookkeeping)
 
     @property
@@ -107,7 +104,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         if not self.num_workers:
             return 0
         tensors = 1 if self.tensors_per_batch is None else self.tensors_per_batch
-        return self.ranks * (LOCKS_PER_WORKER * self.num_workers + tensors * (self.prefetch_factor + 1))
+        return self.ranks * (locks(self.num_workers) + tensors * (self.prefetch_factor + 1))
 
     def memory_need_with(self, workers: int, prefetch_factor: int) -> int:
         """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one.
@@ -180,6 +177,11 @@ def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable) -> L
 def nccl_share(ranks: int, gpus: GpuGrant | Unavailable) -> int:
     """Ranks without GPUs (of MPI, of gloo) share nothing through NCCL."""
     return 0 if isinstance(gpus, Unavailable) or not gpus.expected else ranks * (ranks - 1) * NCCL_BYTES_PER_PEER
+
+
+def locks(workers: int) -> int:
+    """Semaphores of a loader and its queues, each a file of one page. With one worker a loader works from 11 of them on."""
+    return 8 + 3 * workers
 
 
 def in_flight(workers: int, prefetch_factor: int) -> int:

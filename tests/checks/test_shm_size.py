@@ -69,14 +69,16 @@ def test_nccl_takes_its_share_only_where_there_are_gpus(plan: dict[str, int], gp
     ("free", "plan", "status"),
     [
         (4, {"num_workers": 8}, "fail"),
-        (18, {"num_workers": 8}, "fail"),
-        (19, {"num_workers": 8}, "pass"),
-        (19, {"num_workers": 8, "ranks": 2}, "fail"),
+        (34, {"num_workers": 8}, "fail"),
+        (35, {"num_workers": 8}, "pass"),
+        (35, {"num_workers": 8, "ranks": 2}, "fail"),
+        (13, {"num_workers": 1}, "fail"),
+        (14, {"num_workers": 1}, "pass"),  # measured: the least that works
         (4, {"num_workers": 0}, "pass"),
         (4, {}, "pass"),  # there may be no workers
         (None, {"num_workers": 8}, "pass"),  # mounted with nr_inodes=0
-        (315, {"num_workers": 8, "tensors_per_batch": 100}, "fail"),
-        (316, {"num_workers": 8, "tensors_per_batch": 100}, "pass"),
+        (331, {"num_workers": 8, "tensors_per_batch": 100}, "fail"),
+        (332, {"num_workers": 8, "tensors_per_batch": 100}, "pass"),
     ],
 )
 def test_files_are_counted_as_well(free: int | None, plan: dict[str, int], status: str) -> None:
