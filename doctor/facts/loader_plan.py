@@ -181,7 +181,8 @@ def nccl_share(ranks: int, gpus: GpuGrant | Unavailable) -> int:
 
 def locks(workers: int) -> int:
     """Semaphores of a loader and its queues, each a file of one page. Measured: a loader of one worker works from 14 files on,
-    of which 3 are tensors."""
+    of which 3 are tensors.
+    """
     return 8 + 3 * workers
 
 
