@@ -4,6 +4,7 @@ import shlex
 from bisect import bisect_left
 from collections.abc import Callable
 
+from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
@@ -28,6 +29,29 @@ def for_containers(
         Fix("In compose.yaml", compose, runtimes=("compose",)),
         Fix(title, kubernetes, runtimes=("kubernetes",)),
     )
+
+
+def give_cpus(title: str, cpu: CpuBudget, wanted: int, threads: int | None = None) -> tuple[Fix, ...]:
+    """So many CPUs for a container, in the words of what withholds them: a quota, a set of CPUs, or both.
+
+    Args:
+        title: what to do.
+        cpu: what all ranks may use now.
+        wanted: CPUs of all ranks together.
+        threads: what OMP_NUM_THREADS is to be; None where it may stay.
+    """
+    short = {limit.kind for limit in cpu.limits if limit.per_rank < wanted / cpu.ranks}
+    bound = bool(short & {"affinity", "cpuset"})
+    paced = "quota" in short or not bound
+    run = [f"--cpuset-cpus=0-{wanted - 1}"] * bound + [f"--cpus={wanted}"] * paced
+    compose = [f'cpuset: "0-{wanted - 1}"'] * bound + [f"cpus: {wanted}"] * paced
+    kubernetes = [f'resources: {{limits: {{cpu: "{wanted}"}}}}']
+    if threads is not None:
+        run.append(f"-e OMP_NUM_THREADS={threads}")
+        compose.append(f'environment: {{OMP_NUM_THREADS: "{threads}"}}')
+        kubernetes.append(f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]')
+    note = "Any others of the machine's CPUs will do." if bound else ""
+    return for_containers(title, run=" ".join(run), compose=(*compose,), kubernetes=(*kubernetes,), note=note)
 
 
 def give_gpus(number: int | None = None) -> tuple[Fix, ...]:

@@ -50,6 +50,11 @@ class Usage(msgspec.Struct, frozen=True):
     available_bytes: int
     """What an ordinary user can still take."""
 
+    total_files: int = 0
+    """Inodes; 0 where they are not counted."""
+
+    available_files: int = 0
+
 
 class FileEntry(msgspec.Struct, frozen=True):
     """A regular file, from lstat(2)."""
@@ -102,7 +107,7 @@ class System:
         """Size and free space of the filesystem at `path`; OSError when it cannot be asked."""
         self._of_a_process("mounts in memory")
         found = os.statvfs(path)
-        return Usage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        return Usage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, found.f_files, found.f_favail)
 
     def files_below(self, path: str) -> list[FileEntry]:
         """Regular files below `path` on its own filesystem, at most MOST_FILES; what cannot be listed is passed over."""

@@ -47,9 +47,10 @@ from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 
 
-def loader_plan(*, ranks: int = 1, tensors_per_batch: int | None = None, **settings: Any) -> LoaderPlan:
-    """A plan from options, as the collector makes it."""
-    plan = collect(Settings(**settings), Ranks(on_node=ranks, in_task=ranks, source="a test"))
+def loader_plan(*, ranks: int = 1, tensors_per_batch: int | None = None, gpus: Any = None, **settings: Any) -> LoaderPlan:
+    """A plan from options, as the collector makes it; with a GPU unless a test says otherwise."""
+    ranks_here = Ranks(on_node=ranks, in_task=ranks, source="a test")
+    plan = collect(Settings(**settings), ranks_here, gpus or gpu_grant(nodes=("nvidia0",)))
     return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch)
 
 

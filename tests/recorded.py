@@ -186,7 +186,7 @@ class RecordingSystem(System):
 
     def statvfs(self, path: str) -> Usage:
         usage = super().statvfs(path)
-        self.machine["statvfs"][path] = {"total_bytes": usage.total_bytes, "available_bytes": usage.available_bytes}
+        self.machine["statvfs"][path] = msgspec.structs.asdict(usage)
         return usage
 
     def files_below(self, path: str) -> list[FileEntry]:

@@ -2,7 +2,7 @@ import math
 
 from dl_doctor.check import Check
 from dl_doctor.facts import CpuBudget, GpuGrant, LoaderPlan, Runtime, Slurm
-from dl_doctor.fixes import for_containers
+from dl_doctor.fixes import for_containers, give_cpus
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
 
@@ -48,7 +48,7 @@ def cpu_budget(
     pytorch/pytorch#22260, onyx-dot-app/onyx#12351, vllm-project/vllm#34462, nasa-nccs-hpda/pytorch-caney#44
     """
     seen = "; ".join(f"{limit.kind} {count(limit.cpus, 'CPU')} ({limit.source})" for limit in cpu.limits)
-    starved = fewer_than_ranks(cpu, plan) or bound_by_slurm(cpu, plan, slurm, gpus) or less_than_one(cpu, plan)
+    starved = fewer_than_ranks(cpu, plan, slurm) or bound_by_slurm(cpu, plan, slurm, gpus) or less_than_one(cpu, plan, slurm)
     findings = starved or too_many_threads(cpu)
     if not cpu.quota_known and not findings:
         return Verdict.unknown("the control group of this process cannot be read, and a CPU quota would be written there")
@@ -67,7 +67,7 @@ def the_number(cpu: CpuBudget) -> Finding:
     )
 
 
-def fewer_than_ranks(cpu: CpuBudget, plan: LoaderPlan) -> list[Finding]:
+def fewer_than_ranks(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable) -> list[Finding]:
     if cpu.ranks == 1 or cpu.cpus >= 1:
         return []
     return [
@@ -79,12 +79,12 @@ def fewer_than_ranks(cpu: CpuBudget, plan: LoaderPlan) -> list[Finding]:
             expected=Quantity(cpu.ranks, "CPUs", "one for each rank"),
             relation="at_least",
             why="Each rank drives its GPU from a main process of its own; they wait for each other at every step.",
-            fixes=more_cpus(cpu, plan),
+            fixes=more_cpus(cpu, plan, slurm),
         )
     ]
 
 
-def less_than_one(cpu: CpuBudget, plan: LoaderPlan) -> list[Finding]:
+def less_than_one(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable) -> list[Finding]:
     if cpu.ranks > 1 or cpu.cpus >= 1:
         return []
     return [
@@ -96,7 +96,7 @@ def less_than_one(cpu: CpuBudget, plan: LoaderPlan) -> list[Finding]:
             expected=Quantity(1, "CPUs", "the main process alone keeps one busy"),
             relation="at_least",
             why=f"Main process and workers take turns, and the kernel stops them all for {1 - cpu.cpus:.0%} of each period.",
-            fixes=more_cpus(cpu, plan),
+            fixes=more_cpus(cpu, plan, slurm),
         )
     ]
 
@@ -106,7 +106,6 @@ def bound_by_slurm(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable,
     bound = isinstance(slurm, Slurm) and cpu.tightest.kind in ("affinity", "slurm", "cpuset")
     if not bound or (cpu.node_cpus or 0) < BIG_NODE_CPUS:
         return []
-    wanted = (plan.num_workers or 7) + 1
     known = plan.cpus_needed is not None
     if known and cpu.cpus >= (plan.cpus_needed or 0):
         return []
@@ -123,16 +122,24 @@ def bound_by_slurm(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable,
             expected=Quantity(needed, "CPUs", "for this many workers" if known else "a main process and a few workers"),
             relation="at_least",
             why="Without --cpus-per-task a task gets one CPU. Loading then looks like a slow disk.",
-            fixes=(
-                Fix(
-                    "Ask for CPUs per task, on sbatch and again on srun",
-                    (f"#SBATCH --cpus-per-task={wanted}", f"srun --cpus-per-task={wanted} ..."),
-                    runtimes=("slurm",),
-                    note="Since 22.05 srun does not inherit it from sbatch.",
-                ),
-            ),
+            fixes=(per_task(cpu, slurm, (plan.num_workers or 7) + 1),),
         )
     ]
+
+
+def per_task(cpu: CpuBudget, slurm: Slurm | Unavailable, per_rank: int) -> Fix:
+    """So many CPUs for each rank, no more than the node has, times the ranks that one task of Slurm's holds."""
+    together = max((limit.shared_by for limit in cpu.limits if limit.scope == "task"), default=1)
+    if isinstance(slurm, Slurm) and not slurm.in_step and slurm.tasks_on_node == together:
+        together = 1  # they are tasks to come, each with CPUs of its own
+    there = cpu.node_cpus or per_rank * cpu.ranks
+    wanted = max(1, min(per_rank, there // cpu.ranks)) * together
+    return Fix(
+        "Ask for CPUs per task, on sbatch and again on srun",
+        (f"#SBATCH --cpus-per-task={wanted}", f"srun --cpus-per-task={wanted} ..."),
+        runtimes=("slurm", "apptainer", "enroot"),
+        note="Since 22.05 srun does not inherit it from sbatch.",
+    )
 
 
 def too_many_threads(cpu: CpuBudget) -> list[Finding]:
@@ -155,21 +162,13 @@ def too_many_threads(cpu: CpuBudget) -> list[Finding]:
                 *for_containers(
                     "Size the pools by it",
                     run=f"-e OMP_NUM_THREADS={threads}",
-                    compose=(in_compose(threads),),
-                    kubernetes=(in_kubernetes(threads),),
+                    compose=(f'environment: {{OMP_NUM_THREADS: "{threads}"}}',),
+                    kubernetes=(f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]',),
                 ),
                 Fix("Or in the job script, before Python starts", (f"export OMP_NUM_THREADS={threads}",)),
             ),
         )
     ]
-
-
-def in_compose(threads: int) -> str:
-    return f'environment: {{OMP_NUM_THREADS: "{threads}"}}'
-
-
-def in_kubernetes(threads: int) -> str:
-    return f'env: [{{name: OMP_NUM_THREADS, value: "{threads}"}}]'
 
 
 def owed_by_kubernetes(cpu: CpuBudget, runtime: Runtime | Unavailable) -> list[Finding]:
@@ -195,26 +194,16 @@ def owed_by_kubernetes(cpu: CpuBudget, runtime: Runtime | Unavailable) -> list[F
     ]
 
 
-def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
+def more_cpus(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable) -> tuple[Fix, ...]:
     """As many as the plan needs and the machine has; the thread pools kept within them."""
     there = cpu.node_cpus or cpu.affinity_cpus
     wanted = min(there, max(cpu.ranks, (plan.cpus_needed or 4) * cpu.ranks))
     threads = max(1, wanted // cpu.ranks)
-    pool = f" -e OMP_NUM_THREADS={threads}" if cpu.intra_op_threads > threads else ""
     if wanted < cpu.ranks:
         return (Fix(f"Start fewer ranks, or move to a machine with at least {cpu.ranks} CPUs"),)
     return (
-        *for_containers(
-            "Give the container more CPUs",
-            run=f"--cpus={wanted}{pool}",
-            compose=(f"cpus: {wanted}", *([in_compose(threads)] if pool else [])),
-            kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}', *([in_kubernetes(threads)] if pool else [])),
-        ),
-        Fix(
-            "Ask for CPUs per task, on sbatch and again on srun",
-            (f"srun --cpus-per-task={threads} ...",),
-            runtimes=("slurm", "apptainer", "enroot"),
-        ),
+        *give_cpus("Give the container more CPUs", cpu, wanted, threads if cpu.intra_op_threads > threads else None),
+        per_task(cpu, slurm, threads),
         Fix("Lift the CPU quota or the mask that this shell was started with", runtimes=("bare", "container", "lxc")),
     )
 

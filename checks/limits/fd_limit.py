@@ -1,6 +1,6 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import Limits, LoaderPlan
-from dl_doctor.facts.loader_plan import DESCRIPTORS_PER_WORKER
+from dl_doctor.facts.loader_plan import DESCRIPTORS_OF_A_LOADER, DESCRIPTORS_PER_WORKER
 from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 
@@ -20,9 +20,9 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
 
     ## How it decides
     By T, the distinct tensors of a batch. At best one batch per step of prefetching is open, T x (prefetch_factor + 1); at worst
-    all that are in flight, T x (workers x prefetch_factor + 2). On top come what is open from the start and four descriptors for
-    each worker. A soft limit below the best case fails, below the worst case warns. Where T is unknown, fewer than 256 is a note.
-    A soft limit may be raised to the hard one by the program itself.
+    all that are in flight, T x (workers x prefetch_factor + 2). On top come what is open from the start, four descriptors for
+    each worker and four for the loader. A soft limit below the best case fails, below the worst case warns. Where T is unknown it
+    is at least 1, and fewer than 256 is a note. A soft limit may be raised to the hard one by the program itself.
 
     For example, 8 workers whose batches hold 100 tensors open up to 1,800 descriptors: 1,024 warns.
 
@@ -47,17 +47,22 @@ def fd_limit(limits: Limits, plan: LoaderPlan) -> Verdict:
 def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
     if plan.num_workers == 0:
         return []
-    workers = plan.num_workers or 0
-    plumbing = limits.inherited_files + DESCRIPTORS_PER_WORKER * workers
-    tensors = plan.tensors_per_batch
-    best = plumbing + (tensors or 0) * (plan.prefetch_factor + 1)
-    worst = plumbing + (tensors or 0) * (plan.batches_in_flight or 0)
+    if plan.num_workers and (found := against_the_plan(limits, plan, soft)):
+        return found
+    if plan.tensors_per_batch is None and soft < BLIND_MINIMUM:
+        return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
+    return []
+
+
+def against_the_plan(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
+    plumbing = limits.inherited_files + DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * (plan.num_workers or 0)
+    tensors = 1 if plan.tensors_per_batch is None else plan.tensors_per_batch
+    best = plumbing + tensors * (plan.prefetch_factor + 1)
+    worst = plumbing + tensors * (plan.batches_in_flight or 0)
     if soft < best:
         return [too_few(limits, "fail", soft, best, "at best")]
-    if tensors is not None and soft < worst:
+    if soft < worst:
         return [too_few(limits, "warn", soft, worst, "at worst")]
-    if tensors is None and soft < BLIND_MINIMUM:
-        return [too_few(limits, "note", soft, BLIND_MINIMUM, "as a usual minimum")]
     return []
 
 
@@ -67,7 +72,9 @@ def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Fi
         subject="RLIMIT_NOFILE",
         summary=f"A process may open {soft} descriptors, and a loader needs {need} {case}",
         measured=Quantity(soft, "descriptors", "getrlimit RLIMIT_NOFILE, soft"),
-        expected=Quantity(need, "descriptors", "open from the start, four for each worker, and one for each tensor in flight"),
+        expected=Quantity(
+            need, "descriptors", "open from the start, four for the loader and each worker, and one for each tensor in flight"
+        ),
         relation="at_least",
         why='It ends in "received 0 items of ancdata", in "Too many open files (24)", or in a loader that waits for ever.',
         fixes=raise_it(limits, need),

@@ -1,8 +1,9 @@
 import math
+import posixpath
 from collections.abc import Callable
 
 from dl_doctor.check import Check
-from dl_doctor.facts import GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.facts import Cgroups, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB, binary_size
@@ -20,6 +21,7 @@ def memory_budget(
     limits: Limits | Unavailable,
     gpus: GpuGrant | Unavailable,
     runtime: Runtime | Unavailable,
+    cgroups: Cgroups | Unavailable,
 ) -> Verdict:
     """Memory suffices for the processes and the batches in flight
 
@@ -34,11 +36,13 @@ def memory_budget(
     ## How it decides
     Headroom is the limit less what is charged, not counting page cache that the kernel would drop; the smallest of all groups
     counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or 145 MiB for each
-    spawned one, and the batches in shared memory, whose pages count too. More than the headroom fails, more than 70 % of it
-    warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are expected, and a need beyond
-    what the kernel may still promise when it refuses to overcommit.
+    spawned one, the samples of one batch, and the batches in shared memory, whose pages count too. More than the headroom
+    fails, more than 70 % of it warns, and less than 100 MiB of headroom fails. So do a limit on address space where GPUs are
+    expected or below 620 MiB and two batches, a limit on data below 212 MiB and a batch, and a need beyond what the kernel may
+    still promise when it refuses to overcommit: there each process, forked or not, counts with 168 MiB.
 
-    For example, 8 forked workers and 432 MiB of batches need at least 652 MiB: a limit of 512 MiB fails.
+    For example, 8 forked workers with batches of 24 MiB, 432 MiB of them in shared memory, need at least 676 MiB: a limit of
+    512 MiB fails.
 
     ## How to fix
     Raise the limit, or ask for less: fewer workers, a smaller prefetch_factor, smaller batches.
@@ -54,8 +58,8 @@ def memory_budget(
     need = plan.memory_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
     findings = [
-        *(nothing_left(memory, plan) or too_little(memory, plan)),
-        *address_space(limits, gpus),
+        *(nothing_left(memory, plan, cgroups) or too_little(memory, plan, cgroups)),
+        *resource_limits(limits, plan, gpus),
         *promised_too_much(memory, plan),
     ]
     if not memory.limit_known and not any(finding.level == "fail" for finding in findings):
@@ -63,7 +67,7 @@ def memory_budget(
     return Verdict(f"{left}; {wanted}", [*findings, *how_it_ends(memory), *kubelets_view(memory, runtime)])
 
 
-def nothing_left(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
+def nothing_left(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavailable) -> list[Finding]:
     if memory.headroom_bytes >= NOTHING_LEFT:
         return []
     return [
@@ -75,12 +79,12 @@ def nothing_left(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
             expected=Quantity(NOTHING_LEFT, "bytes", "the kubelet's eviction threshold"),
             relation="at_least",
             why="Importing torch alone takes more.",
-            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0)),
+            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0), cgroups),
         )
     ]
 
 
-def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
+def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavailable) -> list[Finding]:
     need = plan.memory_need_bytes
     if need is None or need <= COMFORT * memory.headroom_bytes:
         return []
@@ -101,15 +105,46 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
             relation="at_least",
             why="The dataset, the model and CUDA come on top of it, hence the 70 %. "
             'Beyond the limit the kernel kills a process: "DataLoader worker is killed by signal: Killed".',
-            fixes=(*more_memory(memory, need), *ask_for_less(plan, fits_into(memory, plan))),
+            fixes=(*more_memory(memory, need, cgroups), *ask_for_less(plan, fits_into(memory, plan))),
         )
     ]
 
 
-def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) -> list[Finding]:
-    if isinstance(limits, Unavailable) or isinstance(gpus, Unavailable):
+def resource_limits(limits: Limits | Unavailable, plan: LoaderPlan, gpus: GpuGrant | Unavailable) -> list[Finding]:
+    if isinstance(limits, Unavailable):
         return []
-    if limits.address_space_bytes is None or not gpus.expected:
+    return [
+        *(cuda_in_little_space(limits, gpus) or below("RLIMIT_AS", "v", limits.address_space_bytes, plan.address_space_needed)),
+        *below("RLIMIT_DATA", "d", limits.data_bytes, plan.data_needed),
+    ]
+
+
+def below(name: str, option: str, limit: int | None, need: int) -> list[Finding]:
+    if limit is None or limit >= need:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject=name,
+            summary=f"A process may map {binary_size(limit)} ({name}); torch and a batch take at least {binary_size(need)}",
+            measured=Quantity(limit, "bytes", f"getrlimit {name}"),
+            expected=Quantity(need, "bytes", "torch once it is imported, and one batch with its samples"),
+            relation="at_least",
+            why='It ends in "Cannot allocate memory" with memory left, in the import of torch or in a worker.',
+            fixes=lift(option),
+        )
+    ]
+
+
+def lift(option: str) -> tuple[Fix, ...]:
+    return (
+        Fix("Lift it in the job script", (f"ulimit -{option} unlimited",)),
+        Fix("Do not carry the login node's limits over", ("sbatch --propagate=NONE ...",), runtimes=("slurm",)),
+    )
+
+
+def cuda_in_little_space(limits: Limits, gpus: GpuGrant | Unavailable) -> list[Finding]:
+    if limits.address_space_bytes is None or isinstance(gpus, Unavailable) or not gpus.expected:
         return []
     return [
         Finding(
@@ -118,16 +153,13 @@ def address_space(limits: Limits | Unavailable, gpus: GpuGrant | Unavailable) ->
             summary=f"Address space is limited to {binary_size(limits.address_space_bytes)}, and CUDA maps far more",
             measured=Quantity(limits.address_space_bytes, "bytes", "getrlimit RLIMIT_AS"),
             why='It ends in "CUDA out of memory" while the GPU is empty. GPUs are expected here: ' + gpus.source,
-            fixes=(
-                Fix("Lift it in the job script", ("ulimit -v unlimited",)),
-                Fix("Do not carry the login node's limits over", ("sbatch --propagate=NONE ...",), runtimes=("slurm",)),
-            ),
+            fixes=lift("v"),
         )
     ]
 
 
 def promised_too_much(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
-    left, need = memory.commit_left_bytes, plan.memory_need_bytes
+    left, need = memory.commit_left_bytes, plan.commit_need_bytes
     if left is None or need is None or need <= left:
         return []
     return [
@@ -136,7 +168,7 @@ def promised_too_much(memory: MemoryBudget, plan: LoaderPlan) -> list[Finding]:
             subject="vm.overcommit_memory",
             summary=f"The kernel may promise {binary_size(left)} more, and the loaders need at least {binary_size(need)}",
             measured=Quantity(left, "bytes", "CommitLimit - Committed_AS of /proc/meminfo"),
-            expected=Quantity(need, "bytes", "the processes of all ranks and the batches in shared memory"),
+            expected=Quantity(need, "bytes", "the processes of all ranks, each in full, and the batches in shared memory"),
             relation="at_least",
             why='vm.overcommit_memory is 2: a fork counts in full, and fails with "Cannot allocate memory".',
             owner="admin",
@@ -172,22 +204,40 @@ def kubelets_view(memory: MemoryBudget, runtime: Runtime | Unavailable) -> list[
     ]
 
 
-def more_memory(memory: MemoryBudget, need: int) -> tuple[Fix, ...]:
+def more_memory(memory: MemoryBudget, need: int, cgroups: Cgroups | Unavailable) -> tuple[Fix, ...]:
     """Limits with which the need takes no more than the comfortable share, in whole GiB."""
     charged = memory.tightest.limit_bytes - memory.headroom_bytes
     gib = math.ceil((charged + need / COMFORT) / GIB)
     if memory.tightest.scope == "node" or gib * GIB > memory.total_bytes:
         return (Fix("Move to a machine with more memory, or end what takes it here"),)
+    raised = for_containers(
+        "Raise the container's limit",
+        run=f"--memory={gib}g",
+        compose=(f"mem_limit: {gib}g",),
+        kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
+    )
+    lifted = Fix(f"Lift the limit in {memory.tightest.source}", runtimes=("bare", "container", "lxc"), risk="needs-root")
+    if from_above(memory, cgroups):
+        raised = tuple(fix for fix in raised if "kubernetes" in fix.runtimes)  # a pod's group has what its containers have
+        lifted = Fix(
+            f"Lift the limit of a group above the container's, told in {memory.tightest.source}",
+            runtimes=(*lifted.runtimes, "docker", "podman", "compose"),
+            risk="needs-root",
+        )
     return (
-        *for_containers(
-            "Raise the container's limit",
-            run=f"--memory={gib}g",
-            compose=(f"mem_limit: {gib}g",),
-            kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
-        ),
-        Fix(f"Lift the limit in {memory.tightest.source}", runtimes=("bare", "container", "lxc"), risk="needs-root"),
+        *raised,
+        lifted,
         Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
     )
+
+
+def from_above(memory: MemoryBudget, cgroups: Cgroups | Unavailable) -> bool:
+    """Whether the tightest limit is of a group above this process's own: no option of a container's can lift it."""
+    group = cgroups.groups.get("memory") if isinstance(cgroups, Cgroups) else None
+    folder, name = posixpath.split(memory.tightest.source)
+    if group is None or folder not in group.folders:
+        return False
+    return name == "memory.stat" or not group.own_visible or folder != group.folders[0]
 
 
 def fits_into(memory: MemoryBudget, plan: LoaderPlan) -> Callable[[int, int], bool]:

@@ -32,9 +32,10 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
 
     ## How it decides
     The need is (workers x prefetch_factor + 2) batches for every rank that shares the mount. Less free than the need fails;
-    less than one and a half times, or than the need and 10 MiB for each pair of ranks, warns. Without workers and with one
-    rank nothing is needed. Where the need cannot be known, less than 512 MiB warns. Segments of shared-memory libraries that
-    are yours and that no process uses warn from 1 MiB on.
+    less than one and a half times warns, and so does less than the need and 10 MiB for each pair of ranks where GPUs are
+    expected. Without workers, and with one rank or no GPU, nothing is needed. Where the need cannot be known, less than 512 MiB
+    warns. Fewer free inodes than locks and tensors take at best fail. Segments of shared-memory libraries that are yours, whose
+    maker has ended and that no process uses, warn from 1 MiB on.
 
     For example, 8 workers and batches of 24 MiB need (8 x 2 + 2) x 24 MiB = 432 MiB: with 64 MiB it fails.
 
@@ -54,13 +55,16 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
     free = "" if shm.free_bytes is None else f", {binary_size(shm.free_bytes)} free"
     need = plan.shm_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loader needs {binary_size(need)}"
-    return Verdict(f"{PATH} has {size}{free}; {wanted}", [*left_over(shm), *too_small(shm, plan), *unknown_need(plan)])
+    return Verdict(
+        f"{PATH} has {size}{free}; {wanted}",
+        [*left_over(shm), *too_small(shm, plan), *too_few_files(shm, plan), *unknown_need(plan)],
+    )
 
 
 def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
     if shm.kind != "absent" or shm.needs is not None:  # a system without /proc shares memory in another way
         return Verdict.lacking("shared_memory", shm)
-    if plan.num_workers == 0 and plan.ranks == 1:
+    if plan.num_workers == 0 and not plan.nccl_bytes:
         return Verdict(f"{shm.detail}; without workers none is needed")
     finding = Finding(
         level="fail",
@@ -75,7 +79,7 @@ def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
 
 def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     need = plan.shm_need_bytes
-    if shm.free_bytes is None or (plan.num_workers == 0 and plan.ranks == 1):
+    if shm.free_bytes is None or (plan.num_workers == 0 and not plan.nccl_bytes):
         return []
     if need is None:
         return blind(shm.free_bytes, used(shm))
@@ -95,6 +99,30 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
             relation="at_least",
             why=" ".join(filter(None, (plan.arithmetic, symptom(tight=tight, plan=plan), occupied(shm)))),
             fixes=(*enlarge(comfort + used(shm)), *ask_for_less(plan, fits_into(shm.free_bytes, plan))),
+        )
+    ]
+
+
+def too_few_files(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
+    need = plan.shm_files_needed
+    if shm.free_files is None or shm.free_files >= need:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject=PATH,
+            summary=f"In {PATH} {shm.free_files} more files can be made, and the loaders need at least {need}",
+            measured=Quantity(shm.free_files, "files", f"statvfs {PATH}"),
+            expected=Quantity(need, "files", "one for each lock, and for each tensor that is handed over"),
+            relation="at_least",
+            why='It ends in "No space left on device (28)" with space left: the mount limits the number of files (nr_inodes).',
+            fixes=(
+                Fix(
+                    "Mount it anew without the limit, or have its admin do so",
+                    ("mount -o remount,nr_inodes=0 /dev/shm",),
+                    risk="needs-root",
+                ),
+            ),
         )
     ]
 

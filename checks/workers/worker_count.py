@@ -3,7 +3,7 @@ import math
 from dl_doctor.check import Check
 from dl_doctor.facts import CpuBudget, LoaderPlan
 from dl_doctor.facts.loader_plan import WORKERS_PER_CPU
-from dl_doctor.fixes import for_containers
+from dl_doctor.fixes import give_cpus
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
 from dl_doctor.units import count, plain
 
@@ -79,16 +79,11 @@ def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int) -> Finding:
 
 
 def more_cpus(cpu: CpuBudget, plan: LoaderPlan) -> tuple[Fix, ...]:
-    """Only where a quota is what binds, and the machine has as many."""
+    """Only where a quota or a set of CPUs is what binds, and the machine has as many."""
     wanted = (plan.cpus_needed or 0) * cpu.ranks
-    if cpu.tightest.kind != "quota" or wanted > cpu.affinity_cpus:
+    if cpu.tightest.kind not in ("quota", "cpuset", "affinity") or wanted > (cpu.node_cpus or cpu.affinity_cpus):
         return ()
-    return for_containers(
-        "Or give the container more CPUs",
-        run=f"--cpus={wanted}",
-        compose=(f"cpus: {wanted}",),
-        kubernetes=(f'resources: {{limits: {{cpu: "{wanted}"}}}}',),
-    )
+    return give_cpus("Or give the container more CPUs", cpu, wanted)
 
 
 def torch_hint(cpu: CpuBudget) -> list[Finding]:

@@ -4,7 +4,9 @@ import math
 
 import msgspec
 
+from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.ranks import Ranks
+from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import MIB, binary_size, count
 
@@ -19,12 +21,24 @@ NCCL_BYTES_PER_PEER = 10 * MIB
 MAIN_PROCESS_BYTES = 140 * MIB
 """Anonymous memory of a process that has imported torch: measured (RssAnon) with torch 2.13 for CPUs."""
 
+ADDRESS_SPACE_OF_TORCH, DATA_OF_TORCH = 620 * MIB, 212 * MIB
+"""What a process has mapped once torch is imported, in all and privately: measured with torch 2.13 for CPUs, whose import fails
+under an RLIMIT_AS of 620 MiB or an RLIMIT_DATA of 210 MiB and ends well under 640 and 220 MiB."""
+
 PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
 """Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
+COMMITTED_BYTES_OF_A_PROCESS = 168 * MIB
+"""What the kernel promises a process that imports torch, and as much again to each worker, forked or not: measured
+(Committed_AS) with torch 2.13 for CPUs, where workers took 219 to 265 MiB."""
+
+DESCRIPTORS_OF_A_LOADER = 4
+"""Open in the main process beside the workers' and the tensors' own: the pipe of results, and what a tensor comes through."""
+
 DESCRIPTORS_PER_WORKER = 4
-"""Open in the main process for each worker, before any batch: two pipes of two ends. Measured with torch 2.13 under fork
-(11, 15, 23, 39 descriptors at 1, 2, 4, 8 workers); spawn and forkserver take up to 6."""
+"""Open in the main process for each worker, before any batch: two pipes of two ends. Measured with torch 2.13: with batches
+of one tensor a loader of 1 and of 2 forked workers works from 11 and 15 descriptors on; spawn and forkserver take 1 or 2 more.
+"""
 
 WORKERS_PER_CPU = 1.5
 """More workers than that per CPU seldom help and often harm; they can where samples wait for a network. Proposal: to be
@@ -59,10 +73,11 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of all ranks together, without NCCL's share."""
 
     nccl_bytes: int
-    """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less."""
+    """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less; 0 where no GPU is expected."""
 
     memory_need_bytes: int | None
-    """At least: processes that hold nothing but torch, and shared memory. Dataset, model and CUDA come on top."""
+    """At least: processes that hold nothing but torch, the samples of a batch that is being made, and shared memory. Dataset,
+    model and CUDA come on top."""
 
     @property
     def batches_in_flight(self) -> int | None:
@@ -80,13 +95,49 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return 0  # nothing is handed over
         if self.batch_bytes is None:
             return None
-        bookkeeping = PAGE_BYTES * (8 + 3 * workers)
+        bookkeeping = PAGE_BYTES * locks(workers)
         return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + bookkeeping)
 
+    @property
+    def shm_files_needed(self) -> int:
+        """Files in /dev/shm that all ranks need at least: one for each tensor in flight, with names or without, and for locks."""
+        if not self.num_workers:
+            return 0
+        tensors = 1 if self.tensors_per_batch is None else self.tensors_per_batch
+        return self.ranks * (locks(self.num_workers) + tensors * (self.prefetch_factor + 1))
+
     def memory_need_with(self, workers: int, prefetch_factor: int) -> int:
-        """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one."""
+        """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one.
+
+        Of the workers one at least holds samples, beside the batch that it makes of them, while all others have theirs ready.
+        Peaks measured under fork, with 1 to 8 workers and batches of 1 to 64 MiB, are 3 to 50 % above it.
+        """
         processes = MAIN_PROCESS_BYTES + workers * PRIVATE_BYTES_OF_A_WORKER[self.start_method or "fork"]
-        return self.ranks * processes + (self.shm_need_with(workers, prefetch_factor) or 0)
+        private = self.ranks * (processes + self.private_bytes_with(workers))
+        return private + (self.shm_need_with(workers, prefetch_factor) or 0)
+
+    def private_bytes_with(self, workers: int) -> int:
+        """Bytes of one rank's data that are not in shared memory: the samples of a batch, and without workers the batch."""
+        return (self.batch_bytes or 0) * (1 if workers else 2)
+
+    @property
+    def address_space_needed(self) -> int:
+        """Bytes that one process maps at least (RLIMIT_AS): torch, the samples of a batch, and the batch."""
+        return ADDRESS_SPACE_OF_TORCH + 2 * (self.batch_bytes or 0)
+
+    @property
+    def data_needed(self) -> int:
+        """Bytes of it that are no file's and no other process's (RLIMIT_DATA)."""
+        return DATA_OF_TORCH + self.private_bytes_with(1 if self.num_workers is None else self.num_workers)
+
+    @property
+    def commit_need_bytes(self) -> int | None:
+        """What the kernel must promise all ranks where it promises no more than it has: a fork counts in full."""
+        if self.num_workers is None:
+            return None
+        processes = COMMITTED_BYTES_OF_A_PROCESS * (1 + self.num_workers)
+        private = self.ranks * (processes + self.private_bytes_with(self.num_workers))
+        return private + (self.shm_need_bytes or 0)
 
     @property
     def arithmetic(self) -> str:
@@ -100,7 +151,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
+def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable) -> LoaderPlan:
     plan = LoaderPlan(
         num_workers=settings.num_workers,
         prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
@@ -111,7 +162,7 @@ def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
         pin_memory=settings.pin_memory,
         ranks=ranks.on_node,
         shm_need_bytes=None,
-        nccl_bytes=ranks.on_node * (ranks.on_node - 1) * NCCL_BYTES_PER_PEER,
+        nccl_bytes=nccl_share(ranks.on_node, gpus),
         memory_need_bytes=None,
     )
     if plan.num_workers is None:
@@ -121,6 +172,18 @@ def collect(settings: Settings, ranks: Ranks) -> LoaderPlan:
         shm_need_bytes=plan.shm_need_with(plan.num_workers, plan.prefetch_factor),
         memory_need_bytes=plan.memory_need_with(plan.num_workers, plan.prefetch_factor),
     )
+
+
+def nccl_share(ranks: int, gpus: GpuGrant | Unavailable) -> int:
+    """Ranks without GPUs (of MPI, of gloo) share nothing through NCCL."""
+    return 0 if isinstance(gpus, Unavailable) or not gpus.expected else ranks * (ranks - 1) * NCCL_BYTES_PER_PEER
+
+
+def locks(workers: int) -> int:
+    """Semaphores of a loader and its queues, each a file of one page. Measured: a loader of one worker works from 14 files on,
+    of which 3 are tensors.
+    """
+    return 8 + 3 * workers
 
 
 def in_flight(workers: int, prefetch_factor: int) -> int:

@@ -104,10 +104,42 @@ def test_the_number_its_source_and_its_scope_are_told() -> None:
         ("podman", "podman run --cpus=4 -e OMP_NUM_THREADS=4 ..."),
         ("compose", "cpus: 4"),
         ("kubernetes", 'resources: {limits: {cpu: "4"}}'),
-        ("slurm", "srun --cpus-per-task=4 ..."),
+        ("slurm", "#SBATCH --cpus-per-task=4"),
     ],
 )
 def test_each_runtime_has_its_words(runtime: str, command: str) -> None:
     (finding,) = troubles(cpu_budget(cpu_limit(64), cpu_limit(0.5, "quota")))
 
     assert finding.fix_for(runtime).commands[0] == command
+
+
+@pytest.mark.parametrize(
+    ("limits", "command"),
+    [
+        ([cpu_limit(1, shared_by=2), cpu_limit(1, "cpuset", shared_by=2)], "docker run --cpuset-cpus=0-7 ..."),
+        ([cpu_limit(1, shared_by=2)], "docker run --cpuset-cpus=0-7 ..."),
+        ([cpu_limit(1, shared_by=2), cpu_limit(1, "quota", shared_by=2)], "docker run --cpuset-cpus=0-7 --cpus=8 ..."),
+        ([cpu_limit(64, shared_by=2), cpu_limit(1, "quota", shared_by=2)], "docker run --cpus=8 -e OMP_NUM_THREADS=4 ..."),
+    ],
+)
+def test_what_binds_is_what_is_widened(limits: list[Any], command: str) -> None:
+    (finding,) = troubles(cpu_budget(*limits, ranks=2))
+
+    assert finding.fix_for("docker").commands == (command,)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "shared_by", "workers", "in_step", "asked"),
+    [
+        (4, 8, 4, True, 24),  # torchrun in one task: the task gets what all of its ranks need
+        (16, 8, 8, True, 64),  # 9 for each rank would be more than the node has
+        (1, 1, 4, True, 5),  # srun started the ranks, each a task
+        (4, 8, 4, False, 3),  # srun will
+    ],
+)
+def test_cpus_are_asked_for_by_task(cpus: int, shared_by: int, workers: int, *, in_step: bool, asked: int) -> None:
+    cpu = cpu_budget(cpu_limit(cpus, shared_by=shared_by), ranks=8, intra_op_threads=1)
+    seen = slurm(in_step=in_step, tasks_on_node=8 if shared_by == 1 or not in_step else 1)
+    (finding,) = troubles(cpu, workers, in_slurm=seen, where="bare")
+
+    assert finding.fix_for("slurm").commands == (f"#SBATCH --cpus-per-task={asked}", f"srun --cpus-per-task={asked} ...")

@@ -1,4 +1,4 @@
-"""Descriptors are counted per process: what is open, four for each worker, one for each tensor in flight."""
+"""Descriptors are counted per process: what is open, four for the loader and each worker, one for each tensor in flight."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from dl_doctor.checks.limits.fd_limit import CHECK
 from tests.facts import limits, loader_plan
 
-PLUMBING = 3 + 4 * 8
+PLUMBING = 3 + 4 + 4 * 8
 BEST = PLUMBING + 100 * (2 + 1)
 WORST = PLUMBING + 100 * (8 * 2 + 2)
 
@@ -26,11 +26,18 @@ def test_against_the_tensors_in_flight(soft: int | None, status: str) -> None:
     ("soft", "plan", "levels"),
     [
         (255, {}, ["note"]),
+        (8, {}, ["note"]),  # there may be no workers
         (256, {}, []),
         (64, {"num_workers": 0}, []),  # nothing is handed over
         (64, {"num_workers": 8}, ["note"]),
-        (PLUMBING - 1, {"num_workers": 8}, ["fail"]),  # the workers' pipes alone are more
-        (PLUMBING, {"num_workers": 8}, ["note"]),
+        (3 + 10, {"num_workers": 1}, ["fail"]),  # measured: a loader with one forked worker works from 11 on, with two from 15
+        (3 + 11, {"num_workers": 1}, ["warn"]),
+        (3 + 14, {"num_workers": 2}, ["fail"]),
+        (3 + 15, {"num_workers": 2}, ["warn"]),
+        (PLUMBING + 2, {"num_workers": 8}, ["fail"]),  # a batch holds one tensor at least
+        (PLUMBING + 3, {"num_workers": 8}, ["warn"]),
+        (PLUMBING + 17, {"num_workers": 8}, ["warn"]),
+        (PLUMBING + 18, {"num_workers": 8}, ["note"]),
         (1024, {"num_workers": 8}, []),  # unknown is no reason to warn
     ],
 )

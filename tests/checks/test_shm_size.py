@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from dl_doctor.checks.shm.shm_size import CHECK, enlarge
 from dl_doctor.facts.shared_memory import Segment, Tenant
 from dl_doctor.model import Unavailable
 from dl_doctor.units import GIB, MIB
-from tests.facts import loader_plan, shared_memory
+from tests.facts import gpu_grant, loader_plan, shared_memory
 
 EIGHT_WORKERS = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 
@@ -48,6 +49,47 @@ def test_free_space_against_the_need(free: int | None, status: str) -> None:
 )
 def test_the_need_follows_the_plan(free: int, plan: dict[str, int], status: str) -> None:
     assert CHECK.judge(shared_memory(free_bytes=free), loader_plan(**plan)).status == status
+
+
+@pytest.mark.parametrize(
+    ("plan", "gpus", "status"),
+    [
+        ({"num_workers": 0, "ranks": 4}, gpu_grant(promised=4), "warn"),
+        ({"num_workers": 0, "ranks": 4}, gpu_grant(), "pass"),  # ranks of MPI on CPUs: no NCCL
+        ({"num_workers": 0, "ranks": 4}, Unavailable.denied("/dev"), "pass"),
+        ({"num_workers": 1, "ranks": 4, "batch_bytes": MIB}, gpu_grant(promised=4), "warn"),
+        ({"num_workers": 1, "ranks": 4, "batch_bytes": MIB}, gpu_grant(), "pass"),
+    ],
+)
+def test_nccl_takes_its_share_only_where_there_are_gpus(plan: dict[str, int], gpus: Any, status: str) -> None:
+    assert CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(gpus=gpus, **plan)).status == status
+
+
+@pytest.mark.parametrize(
+    ("free", "plan", "status"),
+    [
+        (4, {"num_workers": 8}, "fail"),
+        (34, {"num_workers": 8}, "fail"),
+        (35, {"num_workers": 8}, "pass"),
+        (35, {"num_workers": 8, "ranks": 2}, "fail"),
+        (13, {"num_workers": 1}, "fail"),
+        (14, {"num_workers": 1}, "pass"),  # measured: the least that works
+        (4, {"num_workers": 0}, "pass"),
+        (4, {}, "pass"),  # there may be no workers
+        (None, {"num_workers": 8}, "pass"),  # mounted with nr_inodes=0
+        (331, {"num_workers": 8, "tensors_per_batch": 100}, "fail"),
+        (332, {"num_workers": 8, "tensors_per_batch": 100}, "pass"),
+    ],
+)
+def test_files_are_counted_as_well(free: int | None, plan: dict[str, int], status: str) -> None:
+    assert CHECK.judge(shared_memory(free_files=free), loader_plan(**plan)).status == status
+
+
+def test_ranks_without_gpus_and_workers_need_no_shared_memory() -> None:
+    assert (
+        CHECK.judge(Unavailable.absent("there is no /dev/shm"), loader_plan(num_workers=0, ranks=4, gpus=gpu_grant())).status
+        == "pass"
+    )
 
 
 @pytest.mark.parametrize(

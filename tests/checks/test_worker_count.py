@@ -55,9 +55,23 @@ def test_where_pytorchs_hint_is_right_nothing_is_said() -> None:
 
 def test_more_cpus_are_offered_only_where_there_are_as_many() -> None:
     plan = loader_plan(num_workers=8)
-    few = CHECK.judge(cpu_budget(cpu_limit(2), cpu_limit(0.5, "quota")), plan).findings[0]
+    few = CHECK.judge(cpu_budget(cpu_limit(2), cpu_limit(0.5, "quota"), node_cpus=2), plan).findings[0]
     many = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(0.5, "quota")), plan).findings[0]
 
     assert not any("docker" in fix.runtimes for fix in few.fixes)
     assert many.fix_for("docker").commands == ("docker run --cpus=6 ...",)
     assert CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(6, "quota")), plan).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("limits", "command"),
+    [
+        ([cpu_limit(2), cpu_limit(2, "cpuset")], "docker run --cpuset-cpus=0-5 ..."),  # more time on the same CPUs is no help
+        ([cpu_limit(2)], "docker run --cpuset-cpus=0-5 ..."),
+        ([cpu_limit(2), cpu_limit(0.5, "quota")], "docker run --cpuset-cpus=0-5 --cpus=6 ..."),
+    ],
+)
+def test_what_binds_is_what_is_widened(limits: list[Any], command: str) -> None:
+    (finding,) = CHECK.judge(cpu_budget(*limits), loader_plan(num_workers=8)).findings
+
+    assert finding.fix_for("docker").commands == (command,)

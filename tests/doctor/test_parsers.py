@@ -12,7 +12,7 @@ from dl_doctor.facts.cpu_budget import cpus_of, parse_cpu_max, request_of_weight
 from dl_doctor.facts.host import parse_hypervisor, parse_os_release
 from dl_doctor.facts.memory_budget import parse_limit_v2, parse_meminfo
 from dl_doctor.facts.mounts import Mounts, parse_mountinfo
-from dl_doctor.facts.shared_memory import parse_mapped
+from dl_doctor.facts.shared_memory import parse_maps
 from dl_doctor.facts.slurm import parse_tasks_per_node
 from dl_doctor.saved import BadReport, parse_report
 from dl_doctor.text import Malformed, integer, key_values, mount_points, parse_cpu_list
@@ -32,7 +32,7 @@ PARSERS: list[Callable[[str], Any]] = [
     parse_cpu_max,
     parse_hypervisor,
     parse_limit_v2,
-    parse_mapped,
+    parse_maps,
     parse_meminfo,
     parse_membership,
     parse_mountinfo,

@@ -20,8 +20,8 @@ PLAN: Plan = {"num-workers": "8", "batch-bytes": "24MiB"}
 SHM_NEED = (WORKERS * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * WORKERS)
 """Two batches ahead for each worker, the one in use and the one on its way, and some pages for bookkeeping."""
 
-MEMORY_NEED = 140 * MIB + WORKERS * 10 * MIB + SHM_NEED
-"""A process that has imported torch, what a forked worker has for itself, and shared memory."""
+MEMORY_NEED = 140 * MIB + WORKERS * 10 * MIB + 24 * MIB + SHM_NEED
+"""A process that has imported torch, what a forked worker has for itself, the samples of a batch, and shared memory."""
 
 TABLE = {
     "runtime": "pass",

@@ -44,7 +44,7 @@ def test_too_little_memory() -> None:
 
 
 def test_too_few_descriptors() -> None:
-    needed = 3 + 4 * broken.WORKERS  # standard input, output and error, and the pipes of the workers
+    needed = 3 + 4 + 4 * broken.WORKERS + 3  # standard streams, the loader's and the workers' pipes, and one tensor for each step
     report = examine(replace(HEALTHY, nofile=16), broken.PLAN)
     assert numbers(report)["fd-limit"] == [("fail", (16, "descriptors"), (needed, "descriptors"))]
 
@@ -93,8 +93,8 @@ def test_a_user_without_a_name_may_have_a_home() -> None:
         ("shm-size", broken.RECIPE, broken.PLAN, ["docker", "DataLoader"]),
         ("shm-size", broken.RECIPE, {}, ["docker"]),
         ("shm-size", replace(broken.RECIPE, environment=TWO_RANKS), broken.PLAN, ["docker", "DataLoader"]),
-        ("shm-size", replace(broken.RECIPE, environment=FOUR_RANKS, shm=128 * MIB), SMALL_BATCHES, ["docker", "DataLoader"]),
-        ("shm-size", replace(broken.RECIPE, environment=FOUR_RANKS), {"num-workers": "0"}, ["docker"]),
+        ("shm-size", replace(broken.RECIPE, environment=FOUR_RANKS, shm=96 * MIB), SMALL_BATCHES, ["docker", "DataLoader"]),
+        ("shm-size", replace(broken.RECIPE, environment=FOUR_RANKS), {"num-workers": "0", "expect-gpus": "4"}, ["docker"]),
         ("shm-size", replace(HEALTHY, shm=None), broken.PLAN, ["docker"]),
         ("cpu-budget", broken.RECIPE, broken.PLAN, ["docker"]),
         ("cpu-budget", broken.RECIPE, {"num-workers": "1"}, ["docker"]),

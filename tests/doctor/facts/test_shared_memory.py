@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dl_doctor.facts import mounts, shared_memory
-from dl_doctor.facts.shared_memory import INITIAL_PID_NAMESPACE, SharedMemory
+from dl_doctor.facts.shared_memory import INITIAL_PID_NAMESPACE, Segment, SharedMemory
 from dl_doctor.model import Unavailable
 from dl_doctor.system import System
 from tests.recorded import RecordedSystem, read
@@ -21,7 +21,7 @@ from tests.recorded import RecordedSystem, read
     reason="in a PID namespace of its own nothing is called left over",
 )
 def test_a_segment_is_left_over_once_its_process_was_killed() -> None:
-    name = f"torch_{os.getpid()}_987654_0"
+    name = f"nccl-{os.getpid() % 1_000_000:06}"
     code = (
         "import mmap, os, sys, time\n"
         f"fd = os.open('/dev/shm/{name}', os.O_CREAT | os.O_RDWR, 0o600)\n"
@@ -78,12 +78,62 @@ def test_in_a_pid_namespace_nobody_is_called_dead(tmp_path: Path) -> None:
     assert found.tenants[0].prefix == "torch"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("torch_4242_1804289383_0", True),
+        ("nccl-Ab12cD", True),
+        ("sem.mp-k3v_0x1z", True),
+        ("sem.loky-4242-k3v_0x1z", True),
+        ("cuda.shm.3e8.1092.1", True),
+        ("__KMP_REGISTERED_LIB_4242_1000", True),
+        ("joblib_memmapping_folder_4242_0a1b_2c3d/4242-140-f0.pkl", True),
+        ("torch_1_1804289383_0", False),  # the process that made it lives
+        ("__KMP_REGISTERED_LIB_1_1000", False),
+        ("psm_0a1b2c3d", False),  # closed by one process, not yet opened by the next
+        ("psm_dataset.npy", False),  # data of the user's, here and below
+        ("torch_2024_imagenet", False),
+        ("nccl-tests-data/shard0.tar", False),
+        ("plasma_physics/train.bin", False),
+        ("data/torch_4242_1804289383_0", False),
+    ],
+)
+def test_only_names_of_the_libraries_own_are_called_left_over(tmp_path: Path, name: str, *, told: bool) -> None:
+    assert [segment.name for segment in left_over(tmp_path, name)] == [name] * told
+
+
+@pytest.mark.parametrize(
+    ("maps", "links"),
+    [
+        ("7f00-7f10 rw-s 00000000 00:17 3  /dev/shm/nccl-Ab12cD", {}),
+        ("7f00-7f10 rw-s 00000000 00:17 3  /mnt/other/nccl-Ab12cD", {}),  # the same file, mounted in two places
+        ("", {"5": "/dev/shm/nccl-Ab12cD"}),
+        ("", {"5": "/mnt/other/nccl-Ab12cD"}),
+    ],
+)
+def test_what_a_process_uses_is_not_left_over(tmp_path: Path, maps: str, links: dict[str, str]) -> None:
+    assert left_over(tmp_path, "nccl-Ab12cD", maps, links) == ()
+
+
+def left_over(folder: Path, name: str, maps: str = "", links: dict[str, str] | None = None) -> tuple[Segment, ...] | None:
+    """Of one file, on a machine with processes 1 and 77, the second of which has these mappings and descriptors."""
+    machine = read("bare-metal-stale-shm")[0]
+    machine["files_below"]["/dev/shm"] = [{"path": f"/dev/shm/{name}", "used_bytes": 4096, "uid": 1000, "inode": 3}]
+    machine["files"]["/proc/77/maps"] = f"{maps}\n"
+    machine["files"] |= {f"/proc/77/fd/{number}": {"link": target} for number, target in (links or {}).items()}
+    system = RecordedSystem(machine, folder)
+    found = shared_memory.collect(system, mounts.collect(system))
+    assert isinstance(found, SharedMemory)
+    return found.stale
+
+
 def test_mapped_files_are_read_from_maps_as_the_kernel_writes_it() -> None:
     path = Path(f"/dev/shm/torch_{os.getpid()} with space_{time.monotonic_ns()}")
     with path.open("w+b") as file:
         file.truncate(4096)
+        seen = os.fstat(file.fileno())
         with mmap.mmap(file.fileno(), 4096):
-            paths = shared_memory.parse_mapped(Path("/proc/self/maps").read_text())
+            mapped = shared_memory.parse_maps(Path("/proc/self/maps").read_text())
     path.unlink()
 
-    assert str(path) in paths
+    assert (f"{os.major(seen.st_dev)}:{os.minor(seen.st_dev)}", seen.st_ino) in mapped
