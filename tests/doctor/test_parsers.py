@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dl_doctor.facts.cgroups import parse_membership
 from dl_doctor.facts.cpu_budget import cpus_of, parse_cpu_max, request_of_weight
 from dl_doctor.facts.host import parse_hypervisor, parse_os_release
-from dl_doctor.facts.memory_budget import parse_limit_v2, parse_meminfo
+from dl_doctor.facts.memory_budget import parse_limit, parse_meminfo
 from dl_doctor.facts.mounts import Mounts, parse_mountinfo
 from dl_doctor.facts.shared_memory import parse_maps
 from dl_doctor.facts.slurm import parse_tasks_per_node
@@ -31,7 +31,7 @@ PARSERS: list[Callable[[str], Any]] = [
     parse_cpu_list,
     parse_cpu_max,
     parse_hypervisor,
-    parse_limit_v2,
+    parse_limit,
     parse_maps,
     parse_meminfo,
     parse_membership,
