@@ -137,34 +137,34 @@ def node_limit(meminfo: dict[str, int]) -> MemoryLimit:
 
 def charged_limits(system: System, group: ControlGroup) -> tuple[list[MemoryLimit], bool]:
     """The limit of every group that sets one, own and above, and whether all could be read, with what is charged to them."""
-    found: list[MemoryLimit] = []
-    all_read = True
-    for folder in group.folders:
-        for name in LIMITS[group.version]:
-            try:
-                limit = parse_limit(system.read_text(f"{folder}/{name}"))
-            except FileNotFoundError:  # the root group has none
-                continue
-            except (OSError, Malformed):
-                all_read = False
-                continue
-            used, stat, charge_read = charged(system, folder, group.version)
-            above = stat.get("hierarchical_memory_limit", NO_LIMIT_V1)
-            tighter_above = above < min(limit or NO_LIMIT_V1, NO_LIMIT_V1)
-            all_read = all_read and (charge_read or (limit is None and not tighter_above))
-            if tighter_above and not group.top_visible:  # what is charged to the group that sets it is out of sight
-                limit, name, all_read = above, "memory.stat", False  # noqa: PLW2901
-            if limit is not None:
-                found.append(
-                    MemoryLimit(
-                        limit_bytes=limit,
-                        used_bytes=used,
-                        droppable_bytes=sum(stat.get(key, 0) for key in DROPPABLE[group.version]),
-                        scope="container",
-                        source=f"{folder}/{name}",
-                    )
-                )
-    return found, all_read
+    read = [read_limit(system, group, folder, name) for folder in group.folders for name in LIMITS[group.version]]
+    return [limit for limit, _ in read if limit is not None], all(complete for _, complete in read)
+
+
+def read_limit(system: System, group: ControlGroup, folder: str, name: str) -> tuple[MemoryLimit | None, bool]:
+    """A limit of one group, None where it sets none, and whether all that decides it could be read.
+
+    memory.stat of v1 knows the tightest limit of all ancestors. Where the group that sets it is out of sight, so is what is
+    charged to it, and only the least that can be taken off is known.
+    """
+    try:
+        limit = parse_limit(system.read_text(f"{folder}/{name}"))
+    except FileNotFoundError:  # the root group has none
+        return None, True
+    except (OSError, Malformed):
+        return None, False
+    used, stat, complete = charged(system, folder, group.version)
+    above = stat.get("hierarchical_memory_limit", NO_LIMIT_V1)
+    if not group.top_visible and above < (NO_LIMIT_V1 if limit is None else limit):
+        limit, name, complete = above, "memory.stat", False
+    if limit is None:
+        return None, True
+    droppable = sum(stat.get(key, 0) for key in DROPPABLE[group.version])
+    source = f"{folder}/{name}"
+    return (
+        MemoryLimit(limit_bytes=limit, used_bytes=used, droppable_bytes=droppable, scope="container", source=source),
+        complete,
+    )
 
 
 def parse_limit(text: str) -> int | None:
