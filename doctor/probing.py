@@ -33,6 +33,9 @@ LARGEST_ANSWER_BYTES = 16 << 20
 START_S = 20.0
 """How long an interpreter may take to start: seconds where it comes over a network."""
 
+QUICK_S = 15.0
+"""For a probe that is done at once: what it may take where it has half of a slow CPU. Seen there: more than 5 s."""
+
 MOST_STARTS = 4
 """Interpreters that are started at the same time."""
 

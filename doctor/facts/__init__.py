@@ -114,7 +114,7 @@ class Collector:
     profile: Profile = "quick"
     """The lowest profile in which it runs."""
 
-    deadline_s: float = 10.0
+    deadline_s: float = 40.0
     """For an `async` collector; what reads /proc and /sys does not hang."""
 
     exclusive: bool = False
@@ -124,12 +124,12 @@ class Collector:
 COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
-    Collector(data_paths.collect, deadline_s=20),
+    Collector(data_paths.collect, deadline_s=40),
     Collector(disks.collect),
     Collector(environment.collect),
-    Collector(gpu_access.collect, deadline_s=25),
+    Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
-    Collector(gpu_libraries.collect, deadline_s=15),
+    Collector(gpu_libraries.collect, deadline_s=35),
     Collector(host.collect),
     Collector(interpreter_build.collect),
     Collector(limits.collect),
@@ -137,7 +137,7 @@ COLLECTORS = (
     Collector(memory_budget.collect),
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
-    Collector(nvml.collect, deadline_s=25),
+    Collector(nvml.collect, deadline_s=45),
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
@@ -147,7 +147,7 @@ COLLECTORS = (
     Collector(target.collect),
     Collector(temp_space.collect),
     Collector(torch_files.collect),
-    Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 5),
+    Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),

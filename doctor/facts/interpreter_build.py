@@ -6,7 +6,7 @@ import msgspec
 
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 
 class MissingModule(msgspec.Struct, frozen=True):
@@ -39,5 +39,5 @@ class InterpreterBuild(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> InterpreterBuild:
-    probed = await probes.run("interpreter", python=target.path, deadline_s=5)
+    probed = await probes.run("interpreter", python=target.path, deadline_s=QUICK_S)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, InterpreterBuild)

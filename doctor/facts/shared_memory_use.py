@@ -5,7 +5,7 @@ import msgspec
 from dl_doctor.facts.refusal import Refusal
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 TRIED_BYTES = 4 << 20
 """Enough to tell a mount that works from one that only pretends to, and little enough to disturb nobody."""
@@ -29,7 +29,7 @@ class SharedMemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> SharedMemoryUse:
-    probed = await probes.run("shared_memory", {"size": TRIED_BYTES}, python=target.path, deadline_s=5)
+    probed = await probes.run("shared_memory", {"size": TRIED_BYTES}, python=target.path, deadline_s=QUICK_S)
     answer = probed.answer or {}
     return SharedMemoryUse(
         ended=probed.ended,

@@ -4,7 +4,7 @@ import msgspec
 
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 
 class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> StartMethods | Unavailable:
-    probed = await probes.run("start_methods", python=target.path, deadline_s=5)
+    probed = await probes.run("start_methods", python=target.path, deadline_s=QUICK_S)
     if probed.answer is None:
         return Unavailable.failed(f"asking the job's Python for its start methods: it {probed.ended.in_words}")
     return msgspec.convert(probed.answer, StartMethods)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 
@@ -26,7 +26,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 async def collect(system: System, probes: Probes, settings: Settings) -> Target | Unavailable:
     known = candidates(settings.python, probes.own_python, system.environment())
-    probed = await probes.run("find_python", {"candidates": [path for path, _ in known]}, deadline_s=5)
+    probed = await probes.run("find_python", {"candidates": [path for path, _ in known]}, deadline_s=QUICK_S)
     if probed.answer is None:
         return Unavailable.failed(f"looking for the job's Python {probed.ended.in_words}")
     there = [

@@ -5,7 +5,7 @@ import msgspec
 from dl_doctor.facts.refusal import Refusal
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 
 class TempSpace(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,6 @@ class TempSpace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> TempSpace:
-    probed = await probes.run("temp_space", python=target.path, deadline_s=5)
+    probed = await probes.run("temp_space", python=target.path, deadline_s=QUICK_S)
     nothing = {"path": None, "path_bytes": None, "real_path": None, "refusal": None, "passed_over": (), "no_exec": None}
     return msgspec.convert({**nothing, **(probed.answer or {}), "ended": probed.ended}, TempSpace)

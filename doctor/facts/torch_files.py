@@ -8,7 +8,7 @@ import msgspec
 
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(\[[^\]]*\])?\s*\(?(?P<wanted>[^;)]*)\)?\s*(;(?P<marker>.*))?", re.ASCII)
 """A line of Requires-Dist, in the form of today and in the older one with brackets."""
@@ -89,7 +89,7 @@ class TorchFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> TorchFiles | Unavailable:
-    probed = await probes.run("torch_files", python=target.path, deadline_s=5)
+    probed = await probes.run("torch_files", python=target.path, deadline_s=QUICK_S)
     if probed.answer is None:
         return Unavailable.failed(f"looking for torch, {target.path} {probed.ended.in_words}")
     found = probed.answer

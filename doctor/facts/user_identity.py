@@ -4,7 +4,7 @@ import msgspec
 
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
+from dl_doctor.probing import QUICK_S, Probes
 
 
 class UserIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class UserIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target) -> UserIdentity | Unavailable:
-    probed = await probes.run("user_identity", python=target.path, deadline_s=5)
+    probed = await probes.run("user_identity", python=target.path, deadline_s=QUICK_S)
     if probed.answer is None:
         return Unavailable.failed(f"asking the job's Python who it runs as: it {probed.ended.in_words}")
     return msgspec.convert(probed.answer, UserIdentity)
