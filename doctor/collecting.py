@@ -38,8 +38,8 @@ class Collection:
         self._catalogue = catalogue
         self._system = system
         self._profile = settings.profile or DEFAULT_PROFILE
-        self._end_s = system.clock_s() + (settings.timeout_s or DEFAULT_TIMEOUT_S)
         self._timeout_s = settings.timeout_s or DEFAULT_TIMEOUT_S
+        self._end_s = system.clock_s() + self._timeout_s
         self._probes = probes or Probes(system, self._end_s)
         self._injected: dict[type, object] = {System: system, Settings: settings, Probes: self._probes}
         self._saved = saved

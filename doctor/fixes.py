@@ -106,8 +106,3 @@ def torch_again(files: TorchFiles, *others: str) -> str | None:
         return None
     index = f" --index-url https://download.pytorch.org/whl/{tag}" if tag else ""
     return f"{' '.join((f'torch=={version}', *others))}{index}" if files.tag_is_pytorchs else None
-
-
-def quoted(path: str) -> str:
-    """A path as a shell takes it, whatever is in its name."""
-    return path if all(letter.isalnum() or letter in "/._:-" for letter in path) else "'" + path.replace("'", "'\\''") + "'"

@@ -83,13 +83,11 @@ def too_few(limits: Limits, level: Level, soft: int, need: int, case: str) -> Fi
 
 def raise_it(limits: Limits, need: int) -> tuple[Fix, ...]:
     target = max(65_536, 2 * need)
-    outside = (
-        *for_containers(
-            "Start the container with more",
-            run=f"--ulimit nofile={target}:{target}",
-            compose=(f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
-            kubernetes=("# on the node: LimitNOFILE= in the systemd unit of the container runtime",),
-        ),
+    outside = for_containers(
+        "Start the container with more",
+        run=f"--ulimit nofile={target}:{target}",
+        compose=(f"ulimits: {{nofile: {{soft: {target}, hard: {target}}}}}",),
+        kubernetes=("# on the node: LimitNOFILE= in the systemd unit of the container runtime",),
     )
     if limits.open_files_hard is not None and limits.open_files_hard < need:
         return (

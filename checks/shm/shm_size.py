@@ -1,8 +1,9 @@
+import shlex
 from collections.abc import Callable
 
 from dl_doctor.check import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
-from dl_doctor.fixes import ask_for_less, for_containers, quoted
+from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up
 
@@ -177,7 +178,7 @@ def left_over(shm: SharedMemory) -> list[Finding]:
             fixes=(
                 Fix(
                     "Remove them",
-                    tuple(f"rm {quoted(f'{PATH}/{segment.name}')}" for segment in stale[:20]),
+                    tuple(f"rm {shlex.quote(f'{PATH}/{segment.name}')}" for segment in stale[:20]),
                     risk="disruptive",
                     note="Make sure that no program of yours is about to use them.",
                 ),

@@ -1,7 +1,8 @@
+import shlex
+
 from dl_doctor.check import Check
 from dl_doctor.facts import DataPaths
 from dl_doctor.facts.data_paths import DataPath
-from dl_doctor.fixes import quoted
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 from dl_doctor.units import GIB, binary_size, plain
 
@@ -91,7 +92,7 @@ def little(entry: DataPath, level: Level, unit: str, free: int, total: int, want
         relation="at_least",
         why=f"It is where the job's {PURPOSE[entry.role]} go ({entry.said_by}). When it is full, a write ends in ENOSPC.",
         fixes=(
-            Fix("See what takes it", (f"du -xh --max-depth=2 {quoted(entry.path)} | sort -h | tail",)),
+            Fix("See what takes it", (f"du -xh --max-depth=2 {shlex.quote(entry.path)} | sort -h | tail",)),
             *elsewhere(entry),
         ),
     )

@@ -1,8 +1,9 @@
+import shlex
+
 from dl_doctor.check import Check
 from dl_doctor.facts import DataPaths, Disks
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.disks import Disk, Place
-from dl_doctor.fixes import quoted
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
 from dl_doctor.units import KIB, binary_size
 
@@ -140,12 +141,12 @@ def judge(entry: DataPath, place: Place, fixes: tuple[Fix, ...]) -> Finding:
 
 def staging(data_paths: DataPaths, disks: Disks) -> tuple[Fix, ...]:
     """A copy to a folder of this node's own, where there is one."""
-    data = " ".join(quoted(entry.path) for entry in data_paths.of("data"))
+    data = " ".join(shlex.quote(entry.path) for entry in data_paths.of("data"))
     for entry in data_paths.of("scratch", "temporary"):
         place = disks.of(entry.path)
         if place is None or place.kind != "disk" or not entry.written or entry.exists is False:
             continue
-        target = f'"${entry.said_by}"' if entry.role == "scratch" else quoted(entry.path)
+        target = f'"${entry.said_by}"' if entry.role == "scratch" else shlex.quote(entry.path)
         return (
             Fix(
                 "Copy them to this node's disk before the training starts",

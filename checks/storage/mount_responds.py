@@ -1,8 +1,9 @@
+import shlex
+
 from dl_doctor.check import Check
 from dl_doctor.facts import DataPaths, Disks
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.disks import Place
-from dl_doctor.fixes import quoted
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import plain
 
@@ -104,7 +105,7 @@ def silent(entry: DataPath, mount: str, mount_point: str) -> Finding:
         fixes=(
             Fix(
                 "Have its server, or the program that serves it, brought back; or mount it anew",
-                (f"umount -l {quoted(mount_point)}",),
+                (f"umount -l {shlex.quote(mount_point)}",),
                 risk="needs-root",
                 note="A lazy unmount only hides it: what is stuck stays until it answers.",
             ),
@@ -113,8 +114,8 @@ def silent(entry: DataPath, mount: str, mount_point: str) -> Finding:
 
 
 def absent(entry: DataPath) -> Finding:
-    path = quoted(entry.path)
-    volume = quoted(f"{entry.path}:{entry.path}:ro")
+    path = shlex.quote(entry.path)
+    volume = shlex.quote(f"{entry.path}:{entry.path}:ro")
     return Finding(
         level="fail",
         subject=entry.path,

@@ -1,7 +1,9 @@
+import shlex
+
 from dl_doctor.check import Check
 from dl_doctor.facts import DataPaths, Environment
 from dl_doctor.facts.data_paths import HOME_CACHE, DataPath
-from dl_doctor.fixes import for_containers, quoted
+from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Verdict
 
 NO_RIGHT = ("EACCES", "EPERM", "EROFS")
@@ -91,7 +93,10 @@ def refused(entry: DataPath, *, offline: bool) -> Finding:
 def remedies(entry: DataPath, code: str) -> tuple[Fix, ...]:
     if code == "EDQUOT":
         return (
-            Fix("See your quota, and what takes it", ("quota -s", f"du -xh --max-depth=2 {quoted(entry.path)} | sort -h | tail")),
+            Fix(
+                "See your quota, and what takes it",
+                ("quota -s", f"du -xh --max-depth=2 {shlex.quote(entry.path)} | sort -h | tail"),
+            ),
         )
     if code not in NO_RIGHT:
         return ()
