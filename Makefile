@@ -12,7 +12,7 @@ test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that 
 	$(BIN)/python -m pytest -m lab
 
 bench: .venv/for-tests .venv-torch/ready  ## the doctor's speed beside importing torch
-	$(BIN)/python tests/bench/speed.py
+	$(BIN)/python -m tests.bench.speed
 
 format: .venv/for-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -3,7 +3,6 @@
 import os
 import platform
 import signal
-import tempfile
 import traceback
 from types import FrameType
 
@@ -80,6 +79,8 @@ def usage(error: click.ClickException) -> str:
 
 def report_bug(trace: str) -> None:
     """Write what a maintainer needs to a file of its own, or where there is no place for one, to standard error."""
+    import tempfile  # noqa: PLC0415 (5 ms that a run without a bug does not need)
+
     log = f"dl-doctor {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{trace}"
     try:
         descriptor, path = tempfile.mkstemp(prefix="dl-doctor-bug-", suffix=".txt")

@@ -61,7 +61,7 @@ class Collection:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._probes.see_off()
+        await self._probes.close()
         for fact in ordered:
             self.known.setdefault(fact, Unavailable.not_asked("the run was interrupted"))
         return interruption.signal
@@ -69,7 +69,8 @@ class Collection:
     async def _gather(self, ordered: list[type]) -> None:
         """Exclusive facts, and what is made of them, come one by one at the end."""
         alone = [fact for fact in ordered if any(self._exclusive(needed) for needed in self._catalogue.closure([fact]))]
-        await asyncio.gather(*(self._get(fact) for fact in ordered if fact not in alone))
+        together = [fact for fact in ordered if fact not in alone]
+        await asyncio.gather(*(self._get(fact) for fact in sorted(together, key=self._reads_only)))
         for fact in alone:
             await self._get(fact)
 
@@ -79,6 +80,10 @@ class Collection:
 
     def _exclusive(self, fact: type) -> bool:
         return self._catalogue.collectors[fact].exclusive
+
+    def _reads_only(self, fact: type) -> bool:
+        """Those that have a process started go first: what others read is read while it starts."""
+        return not inspect.iscoroutinefunction(self._catalogue.collectors[fact].collect)
 
     async def _get(self, fact: type) -> object:
         if fact not in self._tasks:

@@ -1,16 +1,17 @@
-"""The keeper of one probe: nothing that the probe starts outlives it, and it does not outlive the doctor.
+"""The keeper of probes: nothing that they start outlives it, and it does not outlive the doctor.
 
-It is run by path, never imported, with the standard library only, and by our own interpreter: the examined one may be broken, or
-lie on a disk that does not answer.
+It is run by path, with the standard library only, and by our own interpreter: the examined one may be broken, or lie on a disk
+that does not answer.
 
-    PYTHON -I -S guard.py CONTROL ANSWERS OUTPUT COMMAND...
+    PYTHON -I -S guard.py CONTROL REQUESTS ANSWERS OUTPUT COMMAND...
 
-CONTROL is a descriptor to read. When it ends, however the doctor ended, everything below the guard is killed. ANSWERS is a
-descriptor to write frames to, see `send`; OUTPUT takes what the probe prints. The guard is the reaper of all its descendants, so
-that also a daemon which forked twice, began a session of its own and closed all descriptors is found.
+CONTROL is a descriptor to read. When it ends, however the doctor ended, everything below the guard is killed. REQUESTS is what
+the command reads, ANSWERS a descriptor to write frames to, see `send`; OUTPUT takes what the command and its children print. The
+guard is the reaper of all its descendants, so that also a daemon which forked twice, began a session of its own and closed all
+descriptors is found.
 
-Its last frame tells how the probe ended: {"ended": {"exit_code": 0, "signal": null, "left": []}}. What is stuck in the kernel
-does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
+Its first frame tells the command's pid, its last one how it ended: {"ended": {"exit_code": 0, "signal": null, "left": []}}.
+What is stuck in the kernel does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
 """
 
 import ctypes
@@ -26,22 +27,26 @@ SUB_REAPER = 36
 PATIENCE_S = 0.5
 """How long a process may take to die of SIGKILL before it counts as stuck."""
 
-LEFT_TO_THE_PROBE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+LEFT_TO_PROBES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
+MOST_NAMED = 16
+"""Processes that are named when they do not die; one frame holds them."""
 
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-./:,()'")
 """Characters that stand for themselves in JSON."""
 
 
-def main(control: int, answers: int, output: int, command: list[str]) -> None:
+def main(control: int, requests: int, answers: int, output: int, *command: str) -> None:
     become_the_reaper()
     woken = wake_up_on_signals()
-    probe = start(command, answers, output)
+    child = start(command, requests, answers, output)
+    send(answers, {"started": child})
+    os.close(requests)
     os.close(output)
     statuses: dict[int, int] = {}
-    wait(probe, statuses, control, woken)
-    left = end_all(probe, statuses)
-    send(answers, {"ended": {**outcome(statuses.get(probe)), "left": left}})
+    wait(child, statuses, control, woken)
+    left = end_all(child, statuses)
+    send(answers, {"ended": {**outcome(statuses.get(child)), "left": left[:MOST_NAMED]}})
 
 
 def become_the_reaper() -> None:
@@ -63,16 +68,16 @@ def wake_up_on_signals() -> int:
     return woken
 
 
-def start(command: list[str], answers: int, output: int) -> int:
-    """Start the probe in a process group of its own. It inherits no descriptor of the doctor's but ANSWERS."""
-    probe = os.fork()
-    if probe:
-        return probe
+def start(command: tuple[str, ...], requests: int, answers: int, output: int) -> int:
+    """Start the command in a process group of its own. It inherits no descriptor of the doctor's but these."""
+    child = os.fork()
+    if child:
+        return child
     try:
         os.setpgid(0, 0)
-        for number in LEFT_TO_THE_PROBE:
+        for number in LEFT_TO_PROBES:
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(requests, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.set_inheritable(answers, True)
@@ -83,11 +88,11 @@ def start(command: list[str], answers: int, output: int) -> int:
         os._exit(127)
 
 
-def wait(probe: int, statuses: dict[int, int], control: int, woken: int) -> None:
-    """Until the probe has ended, or the doctor wants it to, or is gone."""
+def wait(child: int, statuses: dict[int, int], control: int, woken: int) -> None:
+    """Until the command has ended, or the doctor wants it to, or is gone."""
     while True:
         reap(statuses)
-        if probe in statuses:
+        if child in statuses:
             return
         ready, _, _ = select.select([control, woken], [], [])
         if control in ready:
@@ -107,15 +112,15 @@ def reap(statuses: dict[int, int]) -> None:
         statuses[pid] = status
 
 
-def end_all(probe: int, statuses: dict[int, int]) -> list[dict[str, object]]:
+def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
     """Kill all descendants, also those that appear meanwhile; gives those that do not die."""
     end_s = time.monotonic() + PATIENCE_S
     while True:
         below = descendants()
         for pid in below:
             kill(pid)
-        if probe not in statuses:
-            kill(-probe)
+        if child not in statuses:
+            kill(-child)
         reap(statuses)
         alive = [pid for pid in below if pid not in statuses and field(pid, 0) not in ("Z", "X", None)]
         if not alive:
@@ -162,12 +167,13 @@ def field(pid: int, index: int) -> str | None:
 
 
 def wait_channel(pid: int) -> str | None:
-    """The function of the kernel that it waits in, where we may know."""
+    """The function of the kernel that it waits in; None where it waits in none, or we may not know."""
     try:
         with open(f"/proc/{pid}/wchan", "rb") as file:
-            return file.read().decode("ascii", "replace") or None
+            name = file.read().decode("ascii", "replace")
     except OSError:
         return None
+    return name if name not in ("", "0") else None
 
 
 def outcome(status: int | None) -> dict[str, object]:
@@ -179,12 +185,10 @@ def outcome(status: int | None) -> dict[str, object]:
 
 
 def send(descriptor: int, message: dict[str, object]) -> None:
-    """Write a frame: the length of what follows in four bytes, then JSON."""
-    content = as_json(message).encode("ascii")
-    frame = len(content).to_bytes(4, "big") + content
+    """Write a frame, as forkserver.py does: number 0 in four bytes, the length of what follows in two, and a line of JSON."""
+    line = as_json(message).encode("ascii") + b"\n"
     try:
-        while frame:
-            frame = frame[os.write(descriptor, frame) :]
+        os.write(descriptor, bytes(4) + len(line).to_bytes(2, "big") + line)
     except OSError:  # nobody reads any more
         pass
 
@@ -205,4 +209,4 @@ def as_json(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

@@ -84,7 +84,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """What it was about to do last."""
 
     pid: int | None = None
-    """Of the process that is stuck, with its state and the kernel's function that it waits in."""
+    """Of the process that did not come back, with its state and the kernel's function that it waited in."""
 
     state: str | None = None
     wait_channel: str | None = None
@@ -100,7 +100,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
             "raised": f"raised {self.error}",
             "exited": f"exited with {self.exit_code}",
             "killed": f"died by {self.signal}",
-            "hung": "did not come back in time",
+            "hung": "did not come back in time" + (f" (waiting in {self.wait_channel})" if self.wait_channel else ""),
             "stuck": f"is stuck in the kernel (pid {self.pid}, state {self.state}, in {self.wait_channel or 'unknown'})",
             "unstartable": f"cannot be started: {self.error}",
         }

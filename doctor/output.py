@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import select
 import stat
 import sys
@@ -171,7 +170,7 @@ def bound(path: str) -> bool:
 
 
 def write_beside(path: str, content: bytes) -> None:
-    temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
     try:
         write_and_close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), content)
         os.replace(temporary, path)  # noqa: PTH105

@@ -1,7 +1,8 @@
 """Probes: what can hang or crash is touched in a disposable process, with a deadline.
 
-The doctor starts a guard (guard.py) and the guard starts the probe, so that whatever happens to the doctor nothing is left alive.
-What a probe does (raise, exit, die by a signal, hang) is an answer like any other, for checks to judge.
+The doctor starts a guard (guard.py), the guard starts the interpreter that is examined (probes/forkserver.py), and that forks a
+process for each probe. Whatever happens to the doctor, nothing is left alive. What a probe does (raise, exit, die by a signal,
+hang) is an answer like any other, for checks to judge.
 """
 
 import asyncio
@@ -11,33 +12,31 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 import msgspec
 
+from dl_doctor.guard import field, wait_channel
 from dl_doctor.model import Ended, How, Unavailable
 from dl_doctor.system import Missing, System
 
 HERE = Path(__file__).parent
 GUARD = str(HERE / "guard.py")
-START = (HERE / "probes" / "start.py").read_text(encoding="utf-8")
+FORK_SERVER = (HERE / "probes" / "forkserver.py").read_text(encoding="utf-8")
 
 TAIL_BYTES = 16 << 10
 """Kept of what a probe prints: the end."""
 
-LARGEST_ANSWER_BYTES = 16 << 20
+LARGEST_MESSAGE_BYTES = 16 << 20
 
 START_S = 20.0
 """How long an interpreter may take to start: seconds where it comes over a network."""
 
 QUICK_S = 15.0
 """For a probe that is done at once: what it may take where it has half of a slow CPU. Seen there: more than 5 s."""
-
-MOST_STARTS = 4
-"""Interpreters that are started at the same time."""
 
 GRACE_S = 0.8
 """How long the guard may take, past the deadline, to end everything and say so; its own patience and some more."""
@@ -53,55 +52,83 @@ class Probed(msgspec.Struct, frozen=True):
 class Probes:
     """Runs the scripts in probes/, all within the time of the run."""
 
+    own_python = sys.executable
+    """The interpreter that runs the doctor."""
+
     def __init__(self, system: System, end_s: float) -> None:
         self._system = system
         self._end_s = end_s
         """When the run's time is over, by the system's clock."""
 
-        self.own_python = sys.executable
         self.in_flight: list[str] = []
         """Names of the probes that are running."""
 
-        self._starts = asyncio.Semaphore(MOST_STARTS)
+        self._servers: dict[str | None, ForkServer] = {}
+        """Those that fork, by their interpreter."""
+
         self._guards: list[int] = []
         """Pids of guards that may not have been reaped yet."""
 
     async def run(
-        self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = sys.executable, deadline_s: float
+        self,
+        probe: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        python: str | None = None,
+        deadline_s: float,
+        apart: bool = False,
     ) -> Probed:
-        """Run a probe in an interpreter of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
+        """Run a probe in a process of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
 
-        The deadline counts from when the interpreter has started, for which it has START_S: on a machine with little CPU that
-        takes seconds, and only a few are started at a time.
+        The deadline counts from when the process has started, for which it has START_S: on a machine with little CPU that takes
+        seconds.
 
         Args:
             probe: the file's name in probes/, without its ending.
             arguments: what it is given; JSON.
-            python: the interpreter, whose environment is examined.
-            deadline_s: seconds after which it and all that it started are killed.
+            python: the interpreter, whose environment is examined; None for ours, with what we can import.
+            deadline_s: seconds after which it is killed.
+            apart: in an interpreter that has just been started, not forked: for what runs the job's code.
         """
         if self._system.mounted:
             raise Missing(Unavailable.not_asked("--root shows files, and a probe is a process"))
-        path = str(HERE / "probes" / f"{probe}.py")
+        server = self._server(python, apart=apart)
         self.in_flight.append(probe)
         try:
-            with ExitStack() as stack:
-                async with self._starts:
-                    left_s = self._left_s()
-                    begun = Running([python, "-c", START, path], json.dumps(arguments or {}))
-                    running = stack.enter_context(closing(begun))
-                    self._guards.append(running.guard.pid)
-                    await asyncio.wait({running.started}, timeout=min(START_S, left_s))
-                left_s = self._left_s()
-                await asyncio.wait({running.ended}, timeout=min(deadline_s, left_s))
-                late = not running.ended.done()
-                running.end()
-                await asyncio.wait({running.ended}, timeout=GRACE_S)
-                if late and left_s < deadline_s:
-                    raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
-                return running.result(late=late)
+            asked = server.ask(str(HERE / "probes" / f"{probe}.py"), arguments or {})
+            await asyncio.wait({asked.started}, timeout=min(START_S, self._left_s()))
+            left_s = self._left_s()
+            await asyncio.wait({asked.ended}, timeout=min(deadline_s, left_s))
+            late = not asked.ended.done() or (server.given_up and not asked.pid)
+            if late:
+                server.end(asked)
+                await asyncio.wait({asked.ended}, timeout=GRACE_S)
+            if late and left_s < deadline_s:
+                raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
+            return server.probed(asked, late=late)
         finally:
             self.in_flight.remove(probe)
+            if apart:
+                server.close()
+
+    def prepare(self, python: str) -> None:
+        """Start an interpreter that probes will probably want."""
+        if not self._system.mounted:
+            self._server(python, apart=False)
+
+    def _server(self, python: str | None, *, apart: bool) -> "ForkServer":
+        """The one that forks in this interpreter, where it lives; a new one otherwise."""
+        self._left_s()
+        known = None if apart else self._servers.get(python)
+        if known and not known.given_up and not known.own.ended.done():
+            return known
+        server = ForkServer(python, apart=apart)
+        self._guards.append(server.guard.pid)
+        if known:
+            known.close()
+        if not apart:
+            self._servers[python] = server
+        return server
 
     def _left_s(self) -> float:
         left_s = self._end_s - self._system.clock_s() - GRACE_S
@@ -109,19 +136,20 @@ class Probes:
             raise Missing(Unavailable.timeout("did not fit into the time of the run (--timeout)"))
         return left_s
 
-    async def see_off(self) -> None:
-        """Reap the guards, which end by themselves; one that is stuck is left."""
-        for _ in range(20):
+    async def close(self) -> None:
+        """End all, and reap the guards, which end by themselves; one that is stuck is left."""
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+        for _ in range(100):
             self._guards = [pid for pid in self._guards if not reaped(pid)]
             if not self._guards:
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.002)
 
-    async def run_each(
-        self, probe: str, arguments: Sequence[dict[str, Any]], *, python: str = sys.executable, deadline_s: float
-    ) -> list[Probed]:
+    async def run_each(self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float) -> list[Probed]:
         """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
-        return await asyncio.gather(*(self.run(probe, given, python=python, deadline_s=deadline_s) for given in arguments))
+        return await asyncio.gather(*(self.run(probe, given, deadline_s=deadline_s) for given in arguments))
 
 
 def reaped(pid: int) -> bool:
@@ -131,28 +159,77 @@ def reaped(pid: int) -> bool:
         return True
 
 
-class Running:
-    """A guard at work: its pipes, and what has come through them so far."""
+class Conversation:
+    """What one process has said so far."""
 
-    def __init__(self, command: list[str], arguments: str) -> None:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.started: asyncio.Future[None] = loop.create_future()
+        """It runs, or never will."""
+
+        self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
+        """How; empty where nobody told."""
+
+        self.said: dict[str, Any] = {}
+        self._unread = bytearray()
+
+    def hear(self, piece: bytes) -> None:
+        """Take a piece of its lines of JSON."""
+        self._unread += piece
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            self.said |= msgspec.json.decode(line, type=dict[str, Any])
+        if len(self._unread) > LARGEST_MESSAGE_BYTES:
+            raise msgspec.DecodeError("it does not end")
+        if self.said and not self.started.done():
+            self.started.set_result(None)
+        if "ended" in self.said:
+            self.end(self.said["ended"])
+
+    def end(self, last: dict[str, Any]) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
+        if not self.ended.done():
+            self.ended.set_result(last)
+
+    @property
+    def pid(self) -> int | None:
+        return self.said.get("started")
+
+    def look(self, pid: int | None) -> None:
+        """Take down what it is doing, in a process of this number: its state, and the kernel's function that it waits in."""
+        if pid:
+            self.said |= {"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)}
+
+
+class ForkServer:
+    """An interpreter in which probes run, its guard, and the pipes to both."""
+
+    PIECE = struct.Struct(">IH")
+    """What stands before each piece of a message: whose it is, and its length."""
+
+    def __init__(self, python: str | None, *, apart: bool) -> None:
+        self._apart = apart
+        """It becomes the one probe that it is asked for."""
+
         self._loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[None] = self._loop.create_future()
-        """The interpreter runs, or never will."""
+        self.own = Conversation()
+        """The guard's and the interpreter's; 0 in frames."""
 
-        self.ended: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        """The guard's last word; empty when it died without one."""
-
-        self._frames = bytearray()
+        self._asked = {0: self.own}
+        self._unsent = bytearray()
+        self._heard = bytearray()
         self._tail = bytearray()
-        self._messages: dict[str, Any] = {}
         control, self._control = os.pipe()
+        requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self._output, output = os.pipe()
-        theirs = (control, answers, output)
-        numbers = [str(number) for number in theirs]
+        theirs = (control, requests, answers, output)
+        ours = [sys.executable, "-I", "-S", "-c", FORK_SERVER, str(answers), json.dumps(sys.path)]
+        command = [python, "-c", FORK_SERVER, str(answers)] if python else ours
         try:
             self.guard = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-I", "-S", GUARD, *numbers, *command, str(answers), arguments],
+                [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
                 pass_fds=theirs,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -162,54 +239,58 @@ class Running:
         finally:
             for number in theirs:
                 os.close(number)
-        for number, take in ((self._answers, self._take_frames), (self._output, self._take_output)):
+        for number in (self._requests, self._answers, self._output):
             os.set_blocking(number, False)
-            self._loop.add_reader(number, take)
+        self._loop.add_reader(self._answers, self._take_frames)
+        self._loop.add_reader(self._output, self._take_output)
 
-    def end(self) -> None:
-        """Have the guard kill what is left of the probe."""
+    @property
+    def given_up(self) -> bool:
+        """We have had the guard end it."""
+        return self._control < 0
+
+    def ask(self, path: str, arguments: dict[str, Any]) -> Conversation:
+        """Have a probe run."""
+        number = len(self._asked)
+        self._asked[number] = Conversation()
+        self._send({"number": number, "path": path, "arguments": arguments, "apart": self._apart})
+        return self._asked[number]
+
+    def end(self, asked: Conversation) -> None:
+        """Take down what a probe waits for and have it killed, or all, where it is all there is or has not even started."""
+        asked.look(asked.pid or self.own.pid)
+        if self._apart or not asked.pid:
+            self._give_up()
+        else:
+            self._send({"end": next(number for number, one in self._asked.items() if one is asked)})
+
+    def close(self) -> None:
+        """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
+        self._give_up()
+        self._take_output()
+        for number in (self._requests, self._answers, self._output):
+            self._loop.remove_reader(number)
+            self._loop.remove_writer(number)
+            os.close(number)
+        self.guard.returncode = 0  # Probes reaps it; Popen need not warn that it still runs
+
+    def _give_up(self) -> None:
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
 
-    def close(self) -> None:
-        """Let go. The guard ends by itself, and nothing is waited for."""
-        self.end()
-        self._take_output()
-        for number in (self._answers, self._output):
-            self._loop.remove_reader(number)
-            os.close(number)
-        self.guard.returncode = 0  # who sees the guards off reaps it; Popen need not warn that it still runs
+    def _send(self, request: dict[str, Any]) -> None:
+        self._unsent += json.dumps(request).encode("ascii") + b"\n"
+        self._loop.add_writer(self._requests, self._write)
 
-    def result(self, *, late: bool) -> Probed:
-        last = self.ended.result() if self.ended.done() else {}
-        stuck: dict[str, Any] = next(iter(last.get("left") or []), {})
-        raised = self._messages.get("raised")
-        how = self._how(last, late=late)
-        self._take_output()
-        ended = Ended(
-            how=how,
-            exit_code=last.get("exit_code") if how == "exited" else None,
-            signal=signal_name(last["signal"]) if how == "killed" else None,
-            error=f"{raised['type']}: {raised['message']}" if raised else self._messages.get("unstartable"),
-            step=self._messages.get("step"),
-            pid=stuck.get("pid"),
-            state=stuck.get("state"),
-            wait_channel=stuck.get("wait_channel"),
-            output_tail=(raised["trace"] if raised else self._tail.decode("utf-8", "backslashreplace"))[-TAIL_BYTES:],
-        )
-        return Probed(self._messages["answer"] if how == "answered" else None, ended)
-
-    def _how(self, last: dict[str, Any], *, late: bool) -> How:
-        if late:
-            return "stuck" if last.get("left") or not last else "hung"
-        if "unstartable" in self._messages:
-            return "unstartable"
-        if "raised" in self._messages:
-            return "raised"
-        if last.get("signal") is not None:
-            return "killed"
-        return "answered" if isinstance(self._messages.get("answer"), dict) and last.get("exit_code") == 0 else "exited"
+    def _write(self) -> None:
+        with suppress(BlockingIOError):
+            try:
+                del self._unsent[: os.write(self._requests, self._unsent)]
+            except BrokenPipeError:  # its end is told by the guard
+                self._unsent.clear()
+        if not self._unsent:
+            self._loop.remove_writer(self._requests)
 
     def _take_output(self) -> None:
         with suppress(BlockingIOError):
@@ -221,38 +302,61 @@ class Running:
     def _take_frames(self) -> None:
         with suppress(BlockingIOError):
             while chunk := os.read(self._answers, 1 << 16):
-                self._frames += chunk
-                self._split()
-            self._say_ended({})  # nobody can write any more
+                self._heard += chunk
+                self._take_pieces()
+            self._all_ended({})  # nobody can write any more
             self._loop.remove_reader(self._answers)
 
-    def _split(self) -> None:
-        while len(self._frames) >= 4:
-            (length,) = struct.unpack(">I", self._frames[:4])
-            if length > LARGEST_ANSWER_BYTES:
-                self._say_ended({})
-                self._frames.clear()
-                return
-            if len(self._frames) < 4 + length:
-                return
+    def _take_pieces(self) -> None:
+        while len(self._heard) >= self.PIECE.size:
+            number, length = self.PIECE.unpack_from(self._heard)
+            piece = bytes(self._heard[self.PIECE.size : self.PIECE.size + length])
+            if len(piece) < length:
+                break
+            del self._heard[: self.PIECE.size + length]
             try:
-                message = msgspec.json.decode(self._frames[4 : 4 + length], type=dict[str, Any])
-            except msgspec.DecodeError:  # something else wrote into the pipe
-                message = {"ended": {}}
-            del self._frames[: 4 + length]
-            self._say_started()
-            if "ended" in message:
-                self._say_ended(message["ended"])
-            self._messages.update(message)
+                self._asked[number].hear(piece)
+            except (KeyError, msgspec.DecodeError):  # something else wrote into the pipe
+                self._all_ended({})
+        if self.own.ended.done():
+            self._all_ended(self.own.ended.result())
 
-    def _say_started(self) -> None:
-        if not self.started.done():
-            self.started.set_result(None)
+    def _all_ended(self, last: dict[str, Any]) -> None:
+        for asked in self._asked.values():
+            asked.end(last)
 
-    def _say_ended(self, last: dict[str, Any]) -> None:
-        self._say_started()
-        if not self.ended.done():
-            self.ended.set_result(last)
+    def probed(self, asked: Conversation, *, late: bool) -> Probed:
+        """What became of a probe."""
+        said = {**self.own.said, **asked.said}
+        last = asked.ended.result() if asked.ended.done() else {}
+        stuck: dict[str, Any] = next(iter(last.get("left") or []), {})
+        raised = said.get("raised")
+        how = how_it_ended(said, last, late=late)
+        self._take_output()
+        ended = Ended(
+            how=how,
+            exit_code=last.get("exit_code") if how == "exited" else None,
+            signal=signal_name(last["signal"]) if how == "killed" else None,
+            error=f"{raised['type']}: {raised['message']}" if raised else said.get("unstartable"),
+            step=said.get("step"),
+            pid=stuck.get("pid", said.get("pid")),
+            state=stuck.get("state", said.get("state")),
+            wait_channel=stuck.get("wait_channel", said.get("wait_channel")),
+            output_tail=(raised["trace"] if raised else self._tail.decode("utf-8", "backslashreplace"))[-TAIL_BYTES:],
+        )
+        return Probed(said["answer"] if how == "answered" else None, ended)
+
+
+def how_it_ended(said: dict[str, Any], last: dict[str, Any], *, late: bool) -> How:
+    if late:
+        return "stuck" if last.get("left") or not last else "hung"
+    if "unstartable" in said:
+        return "unstartable"
+    if "raised" in said:
+        return "raised"
+    if last.get("signal") is not None:
+        return "killed"
+    return "answered" if isinstance(said.get("answer"), dict) and last.get("exit_code") == 0 else "exited"
 
 
 def signal_name(number: int) -> str:

@@ -317,7 +317,7 @@ def user_identity(**fields: Any) -> UserIdentity:
 
 
 def start_methods(**fields: Any) -> StartMethods:
-    return StartMethods(**{"python": (3, 12, 1), "available": ("fork", "spawn", "forkserver"), "chosen": None, **fields})
+    return StartMethods(**{"python": (3, 12), "available": ("fork", "spawn", "forkserver"), "chosen": None, **fields})
 
 
 def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:

@@ -64,12 +64,17 @@ def installed_once(factory: pytest.TempPathFactory) -> Installed:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            environment = empty_environment(folder / "environment")
-            pip(str(environment / "bin" / "python"), "install", str(build_wheel(folder)))
-            lines = "".join(f"{place}\n" for place in FOLDERS_OF_DEPENDENCIES)
-            (site_packages(environment) / "dependencies.pth").write_text(lines, encoding="utf-8")
+            install_into(folder)
             ready.touch()
     return Installed(folder / "environment", next(folder.glob("*.whl")))
+
+
+def install_into(folder: Path) -> Installed:
+    wheel, environment = build_wheel(folder), empty_environment(folder / "environment")
+    pip(str(environment / "bin" / "python"), "install", str(wheel))
+    lines = "".join(f"{place}\n" for place in FOLDERS_OF_DEPENDENCIES)
+    (site_packages(environment) / "dependencies.pth").write_text(lines, encoding="utf-8")
+    return Installed(environment, wheel)
 
 
 def build_wheel(folder: Path) -> Path:

@@ -118,13 +118,18 @@ class RecordedProbes(Probes):
     def __init__(self, machine: Mapping[str, Any]) -> None:
         self._recorded = machine.get("probes", {})
         self.in_flight = []
-        self._guards = []
         self.own_python = "/usr/bin/python3"
 
-    async def run(self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = "", deadline_s: float) -> Probed:
+    async def run(self, probe: str, arguments: dict[str, Any] | None = None, **_options: Any) -> Probed:
         if probe not in self._recorded:
             raise Missing(Unavailable.not_asked(f"{probe} was not recorded"))
         return msgspec.convert(self._recorded[probe], Probed)
+
+    def prepare(self, python: str) -> None:
+        """There is nothing to start."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""
 
 
 class RecordingProbes(Probes):
@@ -134,10 +139,8 @@ class RecordingProbes(Probes):
         super().__init__(system, end_s)
         self.recorded: dict[str, Any] = {}
 
-    async def run(
-        self, probe: str, arguments: dict[str, Any] | None = None, *, python: str = sys.executable, deadline_s: float
-    ) -> Probed:
-        probed = await super().run(probe, arguments, python=python, deadline_s=deadline_s)
+    async def run(self, probe: str, arguments: dict[str, Any] | None = None, **options: Any) -> Probed:
+        probed = await super().run(probe, arguments, **options)
         self.recorded[probe] = msgspec.to_builtins(probed)
         return probed
 

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml",
-    ".probing": "msgspec .model .system",
+    ".probing": ".guard msgspec .model .system",
     ".reports": ".model .reports.look",
     ".reports.": "msgspec rich .model .reports.look .units",
     ".saved": "msgspec .model .settings",

@@ -37,6 +37,9 @@ class InterpreterBuild(msgspec.Struct, frozen=True, kw_only=True):
     start_methods: tuple[str, ...] = ()
     """Of multiprocessing; the first is the default."""
 
+    chosen_start_method: str | None = None
+    """What something that starts with the interpreter has set already."""
+
 
 async def collect(probes: Probes, target: Target) -> InterpreterBuild:
     probed = await probes.run("interpreter", python=target.path, deadline_s=QUICK_S)

@@ -78,5 +78,5 @@ async def collect(probes: Probes, driver: NvidiaDriver, grant: GpuGrant | Unavai
         return nothing
     if driver.platform == "jetson":
         return Unavailable.absent("on a Jetson NVML knows little of the GPU; a run on it tells")
-    probed = await probes.run("nvml", python=probes.own_python, deadline_s=DEADLINE_S)
+    probed = await probes.run("nvml", deadline_s=DEADLINE_S)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, Nvml)

@@ -1,16 +1,19 @@
 """How the target's Python starts worker processes."""
 
+import re
+
 import msgspec
 
-from dl_doctor.facts.target import Target
+from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import QUICK_S, Probes
 
 
 class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Source: multiprocessing of the target's Python, which is asked without fixing the method."""
 
-    python: tuple[int, int, int]
+    python: tuple[int, int]
+    """Its version, such as (3, 14)."""
+
     available: tuple[str, ...]
     """The first is the default."""
 
@@ -23,8 +26,14 @@ class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
         return self.chosen or self.available[0]
 
 
-async def collect(probes: Probes, target: Target) -> StartMethods | Unavailable:
-    probed = await probes.run("start_methods", python=target.path, deadline_s=QUICK_S)
-    if probed.answer is None:
-        return Unavailable.failed(f"asking the job's Python for its start methods: it {probed.ended.in_words}")
-    return msgspec.convert(probed.answer, StartMethods)
+def collect(interpreter: InterpreterBuild) -> StartMethods | Unavailable:
+    version = re.match(r"(\d+)\.(\d+)", interpreter.version or "", re.ASCII)
+    if version is None:
+        return Unavailable.failed(f"asking the job's Python for its start methods: it {interpreter.ended.in_words}")
+    if not interpreter.start_methods:
+        return Unavailable.failed("the job's Python has no multiprocessing that could be imported")
+    return StartMethods(
+        python=(int(version[1]), int(version[2])),
+        available=interpreter.start_methods,
+        chosen=interpreter.chosen_start_method,
+    )

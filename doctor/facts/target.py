@@ -26,6 +26,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 async def collect(system: System, probes: Probes, settings: Settings) -> Target | Unavailable:
     known = candidates(settings.python, probes.own_python, system.environment())
+    probes.prepare(known[0][0])
     probed = await probes.run("find_python", {"candidates": [path for path, _ in known]}, deadline_s=QUICK_S)
     if probed.answer is None:
         return Unavailable.failed(f"looking for the job's Python {probed.ended.in_words}")

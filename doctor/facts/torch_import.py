@@ -44,5 +44,5 @@ class TorchImport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(probes: Probes, target: Target, files: TorchFiles) -> TorchImport:  # noqa: ARG001 (where it is not installed, there is nothing to import)
-    probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S)
+    probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S, apart=True)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, TorchImport)

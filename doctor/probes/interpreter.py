@@ -20,7 +20,7 @@ def probe(arguments, step):  # noqa: ARG001
         "libc": libc,
         "libc_version": libc_version,
         "missing": missing(step),
-        "start_methods": start_methods(),
+        **start_methods(),
     }
 
 
@@ -63,8 +63,12 @@ def missing(step):
 
 
 def start_methods():
-    """The first is the default."""
+    """The first is the default; get_start_method() without allow_none would fix one."""
     try:
-        return importlib.import_module("multiprocessing").get_all_start_methods()
+        multiprocessing = importlib.import_module("multiprocessing")
+        return {
+            "start_methods": multiprocessing.get_all_start_methods(),
+            "chosen_start_method": multiprocessing.get_start_method(allow_none=True),
+        }
     except Exception:  # noqa: BLE001 (what lacks is told by `missing`)
-        return []
+        return {}

@@ -1,12 +1,8 @@
 """Ask NVML what there is. Any of its calls can hang in a driver that is ill, or crash in a library that does not fit."""
 
-import os
-import sys
-
 
 def probe(_arguments, step):
     """Gives what each call said, and the name of the error code of each that failed."""
-    look_into_the_jobs_folders_last()
     step("import pynvml")
     import pynvml  # noqa: PLC0415
 
@@ -63,17 +59,3 @@ def gpu(index, asker):
 
 def text(value):
     return value.decode("ascii", "replace") if isinstance(value, bytes) else value
-
-
-def look_into_the_jobs_folders_last():
-    """A pynvml.py of the user's, in the working directory or on PYTHONPATH, is not to stand in for ours."""
-    jobs = {folder(entry) for entry in ["", *os.environ.get("PYTHONPATH", "").split(os.pathsep)]}
-    sys.path.sort(key=lambda entry: folder(entry) in jobs)
-
-
-def folder(entry):
-    """What an entry of sys.path leads to; "" where it is relative to a working directory that was deleted."""
-    try:
-        return os.path.realpath(entry)
-    except OSError:
-        return ""

@@ -1,7 +1,8 @@
 """How long the doctor takes beside what it must not be slower than: `make bench`.
 
-Each round runs every command once, in an order that turns, so that a busy minute hits all of them. What counts is the ratio
-within a round to `python -c "import torch"`; its median over the rounds is printed. The last two columns are without .pyc files.
+The doctor is the one that users have, installed from a wheel. Each round runs every command once, in an order that turns, so that
+a busy minute hits all of them. What counts is the ratio within a round to `python -c "import torch"`; its median over the rounds
+is printed. The last two columns are without .pyc files.
 """
 
 import argparse
@@ -14,16 +15,22 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.installed import install_into
+
 TORCH = Path(__file__).parent.parent.parent / ".venv-torch" / "bin" / "python"
 
 BASE = "import torch"
 
-COMMANDS = {
-    BASE: [str(TORCH), "-c", "import torch"],
-    "check --profile quick": [sys.executable, "-m", "dl_doctor", "check", "--profile", "quick", "--python", str(TORCH)],
-    "check": [sys.executable, "-m", "dl_doctor", "check", "--python", str(TORCH)],
-    "torch.utils.collect_env": [str(TORCH), "-m", "torch.utils.collect_env"],
-}
+
+def commands(python: str) -> dict[str, list[str]]:
+    doctor = [python, "-m", "dl_doctor", "check", "--python", str(TORCH)]
+    return {
+        BASE: [str(TORCH), "-c", "import torch"],
+        "check --profile quick": [*doctor, "--profile", "quick"],
+        "check": doctor,
+        "torch.utils.collect_env": [str(TORCH), "-m", "torch.utils.collect_env"],
+    }
+
 
 GOALS = {"check --profile quick": 0.25, "check": 1.05}
 
@@ -55,14 +62,14 @@ def high_water_kb(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
-def rounds(number: int, environment: dict[str, str]) -> list[dict[str, Timing]]:
-    names = list(COMMANDS)
+def rounds(number: int, commands: dict[str, list[str]], environment: dict[str, str]) -> list[dict[str, Timing]]:
+    names = list(commands)
     for name in names:
-        timed(COMMANDS[name], environment)  # warm
+        timed(commands[name], environment)  # warm
     results = []
     for turn in range(number):
         order = names[turn % len(names) :] + names[: turn % len(names)]
-        results.append({name: timed(COMMANDS[name], environment) for name in order})
+        results.append({name: timed(commands[name], environment) for name in order})
     return results
 
 
@@ -71,12 +78,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     number = parser.parse_args().rounds
     plain = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
-    with tempfile.TemporaryDirectory() as empty:
-        cached = rounds(number, plain)
-        uncached = rounds(number, {**plain, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": empty})
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as empty:
+        compared = commands(install_into(Path(folder)).python)
+        cached = rounds(number, compared, plain)
+        uncached = rounds(number, compared, {**plain, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": empty})
     print(f"{'command':<26} {'median s':>9} {'ratio':>7} {'goal':>6} {'peak MB':>8} {'without .pyc s':>15} {'ratio':>7}")
     met = True
-    for name in COMMANDS:
+    for name in compared:
         row, bare = column(cached, name), column(uncached, name)
         goal = GOALS.get(name)
         ok = goal is None or (row[1] <= goal and row[2] <= MOST_MEMORY_MB)

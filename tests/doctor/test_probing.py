@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -41,18 +42,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def probed(text: str, arguments: dict[str, Any] | None = None, *, deadline_s: float = 20, **options: Any) -> Probed:
         (tmp_path / "probes" / "it.py").write_text(text)
-        system = System()
-        probes = Probes(system, system.clock_s() + options.pop("left_s", 60))
-
-        async def one() -> Probed:
-            try:
-                return await probes.run("it", arguments, deadline_s=deadline_s, **options)
-            finally:
-                await probes.see_off()
-
-        return asyncio.run(one())
+        left_s = options.pop("left_s", 60)
+        return with_probes(lambda probes: probes.run("it", arguments, deadline_s=deadline_s, **options), left_s)
 
     return probed
+
+
+def with_probes(use: Callable[[Probes], Awaitable[Any]], left_s: float = 60) -> Any:
+    async def used() -> Any:
+        system = System()
+        probes = Probes(system, system.clock_s() + left_s)
+        try:
+            return await use(probes)
+        finally:
+            await probes.close()
+
+    return asyncio.run(used())
 
 
 @pytest.mark.parametrize(
@@ -91,11 +96,14 @@ def test_arguments_go_in_and_an_answer_comes_out(run: Any) -> None:
     assert run(text, {"text": "é\udcff" * 1000}).answer == {"twice": "é\\udcff" * 2000}
 
 
-def test_a_hung_probe_is_ended_at_its_deadline(run: Any) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_hung_probe_is_ended_at_its_deadline(run: Any, apart: bool) -> None:
     begin = time.monotonic()
-    ended = run("import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n", deadline_s=0.5).ended
+    ended = run(
+        "import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n", deadline_s=0.5, apart=apart
+    ).ended
 
-    assert (ended.how, ended.step) == ("hung", "sleep")
+    assert (ended.how, ended.step, ended.state) == ("hung", "sleep", "S")
     assert time.monotonic() - begin < 5
 
 
@@ -113,11 +121,12 @@ def test_a_program_that_is_none(run: Any) -> None:
     assert (ended.how, ended.error) == ("unstartable", "/nonexistent/python: No such file or directory")
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("deadline_s", [20, 0.1])
-def test_no_daemon_outlives_it(run: Any, deadline_s: float) -> None:
+def test_no_daemon_outlives_it(run: Any, deadline_s: float, apart: bool) -> None:
     """Forked twice, in a session of its own, with all descriptors closed: whether the probe ended or was ended."""
-    mark = f"61.{os.getpid()}{int(deadline_s * 10)}"
-    run(DAEMON, {"mark": mark}, deadline_s=deadline_s)
+    mark = f"61.{os.getpid()}{int(deadline_s * 10)}{int(apart)}"
+    run(DAEMON, {"mark": mark}, deadline_s=deadline_s, apart=apart)
     time.sleep(0.1)
 
     assert mark not in commands()
@@ -139,7 +148,7 @@ def test_it_sees_the_jobs_environment_and_path(run: Any, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     text = "import os, sys\ndef probe(arguments, step):\n"
     text += "    return {'path': sys.path, 'cwd': os.getcwd(), 'env': dict(os.environ)}\n"
-    answer = run(text).answer
+    answer = run(text, python=sys.executable).answer
 
     assert answer["path"][:2] == ["", "/somewhere/else"]
     assert answer["cwd"] == str(tmp_path)
@@ -166,19 +175,11 @@ def test_an_end_in_words(how: Any) -> None:
     ended = Ended(how=how, signal="SIGBUS", step="open /data", pid=7, state="D", wait_channel="nfs_wait")
 
     assert ended.in_words.endswith(" at: open /data")
-    assert ("nfs_wait" in ended.in_words) is (how == "stuck")
+    assert ("nfs_wait" in ended.in_words) is (how != "killed")
 
 
 def test_the_interpreter_is_ours_where_nothing_else_is_said() -> None:
-    system = System()
-    probes = Probes(system, system.clock_s() + 60)
-
-    async def looked() -> Probed:
-        probed = await probes.run("find_python", {"candidates": []}, deadline_s=20)
-        await probes.see_off()
-        return probed
-
-    probed = asyncio.run(looked())
+    probed = with_probes(lambda probes: probes.run("find_python", {"candidates": []}, deadline_s=20))
 
     assert probed.answer == {"found": [], "own": sys.executable}
 
@@ -186,13 +187,67 @@ def test_the_interpreter_is_ours_where_nothing_else_is_said() -> None:
 def test_several_run_at_the_same_time(run: Any, tmp_path: Path) -> None:
     text = "import time\ndef probe(arguments, step):\n    time.sleep(arguments['s'])\n    return arguments\n"
     (tmp_path / "probes" / "it.py").write_text(text)
-    system = System()
     begin = time.monotonic()
-    probed = asyncio.run(Probes(system, system.clock_s() + 60).run_each("it", [{"s": 30}, {"s": 0}, {"s": 1}], deadline_s=3))
+    probed = with_probes(lambda probes: probes.run_each("it", [{"s": 30}, {"s": 0}, {"s": 1}], deadline_s=3))
 
     assert [one.answer for one in probed] == [None, {"s": 0}, {"s": 1}]
     assert probed[0].ended.how == "hung"
     assert time.monotonic() - begin < 8
+
+
+SIEVE = """
+import os, time
+def probe(arguments, step):
+    step("begin " + arguments["do"])
+    if arguments["do"] == "crash":
+        os.kill(os.getpid(), 11)
+    if arguments["do"] == "kill the server":
+        os.kill(os.getppid(), 9)
+        time.sleep(30)
+    return {"pid": os.getpid(), "text": "é" * 100_000}
+"""
+
+
+def test_one_that_crashes_harms_no_other(run: Any, tmp_path: Path) -> None:
+    """Long answers of several processes come through the same pipe, whole."""
+    (tmp_path / "probes" / "it.py").write_text(SIEVE)
+    given = [{"do": do} for do in ("answer", "crash", "answer", "answer")]
+    probed = with_probes(lambda probes: probes.run_each("it", given, deadline_s=20))
+
+    assert [one.ended.how for one in probed] == ["answered", "killed", "answered", "answered"]
+    answers = [one.answer for one in probed if one.answer]
+    assert {answer["text"] for answer in answers} == {"é" * 100_000}
+    assert len({answer["pid"] for answer in answers}) == 3
+
+
+def test_a_server_that_died_is_told_and_replaced(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "probes" / "it.py").write_text(SIEVE)
+
+    async def twice(probes: Probes) -> tuple[Probed, Probed]:
+        first = await probes.run("it", {"do": "kill the server"}, deadline_s=20)
+        return first, await probes.run("it", {"do": "answer"}, deadline_s=20)
+
+    first, second = with_probes(twice)
+
+    assert (first.ended.how, first.ended.signal, first.ended.step) == ("killed", "SIGKILL", "begin kill the server")
+    assert second.ended.how == "answered"
+
+
+def test_an_interpreter_that_does_not_come_to_start_is_ended_with_all_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\nsleep 61\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(probing, "START_S", 0.5)
+
+    async def several(probes: Probes) -> list[Probed]:
+        return await asyncio.gather(*(probes.run(name, {}, python=str(tmp_path / "python"), deadline_s=s) for name, s in
+                                      (("interpreter", 0.2), ("user_identity", 0.4))))  # fmt: skip
+
+    begin = time.monotonic()
+
+    assert [one.ended.how for one in with_probes(several)] == ["hung", "hung"]
+    assert time.monotonic() - begin < 5
 
 
 VALUES = st.recursive(

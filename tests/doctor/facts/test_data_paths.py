@@ -1,6 +1,5 @@
 """Which paths are this job's, and what a real look at them tells."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts.data_paths import DataPath, collect, paths
-from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
-from dl_doctor.system import System
+from tests.collected import collected
 
 
 @pytest.mark.parametrize(
@@ -41,9 +39,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, *data: Path, **variables: str) -> dict
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    system = System()
-    probes = Probes(system, system.clock_s() + 60)
-    found = asyncio.run(collect(system, probes, Settings(data=tuple(map(str, data)))))
+    found = collected(collect, Settings(data=tuple(map(str, data))))
     return {entry.said_by if entry.role != "data" else entry.path: entry for entry in found.entries}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,11 @@ from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.target import Target
 from dl_doctor.model import NO_GPU, Unavailable
-from dl_doctor.probing import Probes
-from dl_doctor.system import System
 from tests import facts
+from tests.collected import collected
 from tests.fakes import Fakes
 
 LOST, NOT_SUPPORTED, FUNCTION_NOT_FOUND = 15, 3, "FUNCTION_NOT_FOUND"
-
-
-def probes() -> Probes:
-    system = System()
-    return Probes(system, system.clock_s() + 60)
 
 
 def described(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
@@ -33,7 +28,7 @@ def described(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> Non
 
 
 def asked() -> Nvml:
-    told = asyncio.run(nvml.collect(probes(), facts.nvidia_driver(), facts.gpu_grant()))
+    told = collected(nvml.collect, facts.nvidia_driver(), facts.gpu_grant())
     assert isinstance(told, Nvml)
     return told
 
@@ -142,14 +137,14 @@ def test_a_working_directory_that_was_deleted(machine: Any, tmp_path: Path, monk
 
 def libraries(python: str) -> GpuLibraries:
     target = Target(path=python, why="a test", has_torch=False)
-    told = asyncio.run(gpu_libraries.collect(probes(), facts.nvidia_driver(), facts.gpu_grant(), target))
+    told = collected(gpu_libraries.collect, facts.nvidia_driver(), facts.gpu_grant(), target)
     assert isinstance(told, GpuLibraries)
     return told
 
 
 def test_where_the_libraries_come_from(machine: Any, tmp_path: Path) -> None:
     machine()
-    told = libraries(probes().own_python)
+    told = libraries(sys.executable)
 
     assert told.cuda is not None
     assert told.nvml is not None
@@ -163,7 +158,7 @@ def test_a_library_that_is_missing_and_one_that_is_broken(fakes: Fakes, tmp_path
     (folder / "libnvidia-ml.so.1").unlink()
     (folder / "libnvidia-ml.so.1").touch()  # what a mount into a container leaves when it goes wrong
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-    told = libraries(probes().own_python)
+    told = libraries(sys.executable)
 
     assert told.cuda is not None
     assert told.nvml is not None
@@ -174,7 +169,7 @@ def test_a_library_that_is_missing_and_one_that_is_broken(fakes: Fakes, tmp_path
 
 def test_a_library_that_crashes_as_it_is_loaded(machine: Any) -> None:
     machine("crash.load_cuda=1")
-    ended = libraries(probes().own_python).ended
+    ended = libraries(sys.executable).ended
 
     assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", "load libcuda.so.1")
 
@@ -192,7 +187,7 @@ def test_the_cuda_of_torch_is_read_and_not_imported(
     (tmp_path / "packages" / "torch" / "version.py").write_text(f"__version__ = '2.8.0+cu128'\n{version}")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
 
-    assert libraries(probes().own_python).torch_cuda == cuda
+    assert libraries(sys.executable).torch_cuda == cuda
 
 
 def test_the_real_torch_for_cpus(torch_python: str) -> None:
@@ -214,7 +209,8 @@ def test_another_jobs_node_is_never_opened(job: tuple[str, ...] | None, names: l
 
 
 def tried(driver: Any) -> GpuAccess | Unavailable:
-    return asyncio.run(gpu_access.collect(probes(), driver, facts.gpu_grant(), Unavailable.absent("a test")))
+    told: GpuAccess | Unavailable = collected(gpu_access.collect, driver, facts.gpu_grant(), Unavailable.absent("a test"))
+    return told
 
 
 def test_a_node_that_went_away_is_told() -> None:

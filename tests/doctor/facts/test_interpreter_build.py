@@ -1,24 +1,21 @@
 """Real interpreters are asked what they are, broken ones too."""
 
 import ast
-import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
-from dl_doctor.facts import InterpreterBuild, Target, interpreter_build
-from dl_doctor.probing import Probes
-from dl_doctor.system import System
+from dl_doctor.facts import InterpreterBuild, StartMethods, Target, interpreter_build, start_methods
+from dl_doctor.model import Ended, Unavailable
+from tests.collected import collected
 from tests.installed import ROOT
 
 PROBES = [*sorted((ROOT / "doctor" / "probes").glob("*.py")), ROOT / "doctor" / "guard.py"]
 
 
 def looked_at(python: str) -> InterpreterBuild:
-    system = System()
-    probes = Probes(system, system.clock_s() + 60)
-    return asyncio.run(interpreter_build.collect(probes, Target(path=python, why="a test", has_torch=False)))
+    return collected(interpreter_build.collect, Target(path=python, why="a test", has_torch=False))
 
 
 @pytest.mark.parametrize("path", PROBES, ids=lambda path: path.name)
@@ -73,3 +70,32 @@ def test_one_that_does_not_start(tmp_path: Path, content: str, how: str) -> None
     build = looked_at(str(tmp_path / "python"))
 
     assert (build.ended.how, build.version) == (how, None)
+
+
+def methods() -> StartMethods:
+    told = start_methods.collect(looked_at(sys.executable))
+    assert isinstance(told, StartMethods)
+    return told
+
+
+def test_start_methods_as_this_python_has_them() -> None:
+    assert methods().python == sys.version_info[:2]
+    assert methods().unless_said == ("forkserver" if sys.version_info >= (3, 14) else "fork")
+    assert set(methods().available) == {"fork", "spawn", "forkserver"}
+
+
+def test_a_method_that_is_set_where_the_interpreter_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import multiprocessing; multiprocessing.set_start_method('spawn')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert methods().unless_said == "spawn"
+
+
+def test_no_start_methods_where_it_does_not_start_or_lacks_them() -> None:
+    nothing = start_methods.collect(looked_at("/nonexistent/python"))
+    without = start_methods.collect(InterpreterBuild(ended=Ended(how="answered"), version="3.12.1"))
+
+    assert isinstance(nothing, Unavailable)
+    assert "cannot be started" in nothing.detail
+    assert isinstance(without, Unavailable)
+    assert "multiprocessing" in without.detail

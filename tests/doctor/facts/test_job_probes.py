@@ -1,6 +1,5 @@
 """What the job's Python tells of shared memory, workers, temporary files and its user; really done, and nothing of it left."""
 
-import asyncio
 import os
 import sys
 import tempfile
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import Target, shared_memory_use, start_methods, temp_space, user_identity, worker_roundtrip
-from dl_doctor.probing import Probes
-from dl_doctor.system import System
+from dl_doctor.facts import Target, shared_memory_use, temp_space, user_identity, worker_roundtrip
+from tests.collected import collected
 
 Ask = Callable[..., Any]
 
@@ -27,9 +25,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
                 monkeypatch.delenv(name, raising=False)
             else:
                 monkeypatch.setenv(name, value)
-        system = System()
-        target = Target(path=sys.executable, why="a test", has_torch=False)
-        return asyncio.run(collect(Probes(system, system.clock_s() + 60), target))
+        return collected(collect, Target(path=sys.executable, why="a test", has_torch=False))
 
     return asked
 
@@ -39,20 +35,6 @@ def test_shared_memory_works_here_and_nothing_of_it_is_left(ask: Ask) -> None:
 
     assert (use.ended.how, use.segment, use.lock) == ("answered", None, None)
     assert [name for name in os.listdir("/dev/shm") if name.startswith("dl-doctor")] == []
-
-
-def test_start_methods_as_this_python_has_them(ask: Ask) -> None:
-    methods = ask(start_methods.collect)
-
-    assert methods.python == sys.version_info[:3]
-    assert methods.unless_said == ("forkserver" if sys.version_info >= (3, 14) else "fork")
-    assert set(methods.available) == {"fork", "spawn", "forkserver"}
-
-
-def test_a_method_that_is_set_where_the_interpreter_starts(ask: Ask, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import multiprocessing; multiprocessing.set_start_method('spawn')\n")
-
-    assert ask(start_methods.collect, PYTHONPATH=str(tmp_path)).unless_said == "spawn"
 
 
 def test_a_worker_answers_by_each_method_and_leaves_nothing(ask: Ask, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Whose environment is examined: what is said, what is active, what has torch, in this order."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ import pytest
 from dl_doctor.facts import target
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
+from tests.collected import collected
 
 
 def environment(folder: Path, *, torch: bool, python: bool = True) -> Path:
@@ -35,8 +34,8 @@ def chosen(variables: dict[str, str], **settings: Any) -> Target | Unavailable:
         def environment(self) -> dict[str, str]:
             return variables
 
-    system = Elsewhere()
-    return asyncio.run(target.collect(system, Probes(system, system.clock_s() + 60), Settings(**settings)))
+    told: Target | Unavailable = collected(target.collect, Elsewhere(), Settings(**settings))
+    return told
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What lies on the disk is told without importing it."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,14 @@ import pytest
 from dl_doctor.facts import Target, TorchFiles, torch_files
 from dl_doctor.facts.torch_files import Pin, parse_assignments, parse_glibc, parse_pins, release_of
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import Probes
-from dl_doctor.system import System
+from tests.collected import collected
 
 LINUX = {"platform_system": "Linux", "platform_machine": "x86_64", "sys_platform": "linux"}
 
 
 def found(python: str = sys.executable) -> TorchFiles | Unavailable:
-    system = System()
-    probes = Probes(system, system.clock_s() + 60)
-    return asyncio.run(torch_files.collect(probes, Target(path=python, why="a test", has_torch=False)))
+    told: TorchFiles | Unavailable = collected(torch_files.collect, Target(path=python, why="a test", has_torch=False))
+    return told
 
 
 def package(folder: Path, name: str, version: str, *requires: str) -> None:

@@ -1,6 +1,5 @@
 """Whatever importing torch does to the process that does it, is told."""
 
-import asyncio
 import os
 import sys
 import time
@@ -10,15 +9,15 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import Target, TorchImport, torch_import
-from dl_doctor.probing import TAIL_BYTES, Probes
-from dl_doctor.system import System
+from dl_doctor.probing import TAIL_BYTES
+from tests.collected import collected
 from tests.facts import torch_files
 
 
 def imported(python: str = sys.executable) -> TorchImport:
-    system = System()
-    probes = Probes(system, system.clock_s() + 60)
-    return asyncio.run(torch_import.collect(probes, Target(path=python, why="a test", has_torch=True), torch_files()))
+    target = Target(path=python, why="a test", has_torch=True)
+    told: TorchImport = collected(torch_import.collect, target, torch_files())
+    return told
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""Where probes run: an interpreter that forks a process for each. Its text is given as `python -c`, to Python 3.8 or newer:
+
+    python -c TEXT ANSWERS [PATH]
+
+So sys.path begins as it would for the job, with the working directory, and our own folder is not on it; with PATH, a list in
+JSON, it is that. Standard input gives requests, lines of JSON:
+
+    {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "apart": false}    run this probe
+    {"end": 3}                                                                            kill it
+
+A probe that runs the job's code wants to be apart: it becomes this process, which then is as fresh as the job's will be. The
+others are forked from it, which spares each the start of an interpreter. ANSWERS takes frames, see `send`.
+"""
+
+import sys
+
+working_directory = sys.path.pop(0)  # a json.py of the user's is the job's trouble, not the probe's
+
+import json  # noqa: E402
+import os  # noqa: E402
+import re  # noqa: E402
+import select  # noqa: E402
+import signal  # noqa: E402
+import struct  # noqa: E402
+import warnings  # noqa: E402
+
+sys.path.insert(0, working_directory)
+
+answers = int(sys.argv[1])
+running = {}  # type: dict[int, int]  # the number of each probe by its pid
+
+
+def main():
+    os.set_inheritable(answers, False)
+    be_the_first_to_go()
+    if len(sys.argv) > 2:
+        sys.path[:] = json.loads(sys.argv[2])
+    woken, wake = os.pipe()
+    for descriptor in (woken, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    unread = b""
+    while True:
+        ready = select.select([0, woken], [], [])[0]
+        if woken in ready:
+            os.read(woken, 512)
+            reap()
+        if 0 in ready:
+            chunk = os.read(0, 65536)
+            if not chunk:
+                os._exit(0)
+            lines = (unread + chunk).split(b"\n")
+            unread = lines.pop()
+            for line in lines:
+                take(json.loads(line.decode("utf-8")), [woken, wake])
+
+
+def be_the_first_to_go():
+    """When memory runs out, the kernel is to end this process and not the job's."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+
+
+def take(request, ours):
+    if "end" in request:
+        for pid, number in running.items():
+            if number == request["end"]:
+                kill_group(pid)
+        return
+    pid = 0 if request["apart"] else fork()
+    if pid:
+        running[pid] = request["number"]
+        return
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for descriptor in ours:
+        os.close(descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    become(request)
+
+
+def fork():
+    """In a process group of its own, which both sides see to: neither knows who comes first."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    warnings.simplefilter("ignore")  # of threads that the job's sitecustomize has started
+    pid = os.fork()
+    try:
+        os.setpgid(pid, pid)
+    except OSError:
+        pass
+    return pid
+
+
+def kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:  # it has ended just now
+        pass
+
+
+def reap():
+    """Tell of each probe that has ended how it did."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        number = running.pop(pid, None)
+        if number is not None:
+            code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            died_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+            send(number, {"ended": {"exit_code": code, "signal": died_by, "left": []}})
+
+
+def become(request):
+    """Run a probe here, answer, and end."""
+    number = request["number"]
+    send(number, {"started": os.getpid()})
+    try:
+        answer = run(request["path"], request["arguments"], lambda name: send(number, {"step": name}))
+        send(number, {"answer": answer})
+    except Exception as error:  # noqa: BLE001 (it is the answer)
+        import traceback  # noqa: PLC0415
+
+        send(number, {"raised": {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def run(path, arguments, step):
+    with open(path, encoding="utf-8") as file:
+        code = compile(file.read(), path, "exec")
+    names = {"__name__": "__probe__", "__file__": path}
+    exec(code, names)
+    return names["probe"](arguments, step)
+
+
+def send(number, message):
+    """Write a line of JSON, in pieces that the kernel does not mix with those of others: who, how long, and the piece.
+
+    What is no text (a lone surrogate) is shown by its number.
+    """
+    text = json.dumps(message, ensure_ascii=False)
+    content = re.sub("[\ud800-\udfff]", lambda match: "\\\\u%04x" % ord(match.group()), text).encode("utf-8") + b"\n"
+    most = select.PIPE_BUF - 6
+    for begin in range(0, len(content), most):
+        piece = content[begin : begin + most]
+        os.write(answers, struct.pack(">IH", number, len(piece)) + piece)
+
+
+main()
