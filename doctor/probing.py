@@ -38,8 +38,11 @@ START_S = 20.0
 QUICK_S = 15.0
 """For a probe that is done at once: what it may take where it has half of a slow CPU. Seen there: more than 5 s."""
 
+DYING_S = 0.5
+"""How long a probe may take to die of SIGKILL before it counts as stuck."""
+
 GRACE_S = 0.8
-"""How long the guard may take, past the deadline, to end everything and say so; its own patience and some more."""
+"""How long a guard may take, past the deadline, to end everything and say so: as long, and some more."""
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -102,7 +105,7 @@ class Probes:
             late = not asked.ended.done() or (server.given_up and not asked.pid)
             if late:
                 server.end(asked)
-                await asyncio.wait({asked.ended}, timeout=GRACE_S)
+                await asyncio.wait({asked.ended}, timeout=GRACE_S if server.given_up else DYING_S)
             if late and left_s < deadline_s:
                 raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
             return server.probed(asked, late=late)
