@@ -329,7 +329,9 @@ class ForkServer:
             asked.end(last)
 
     def probed(self, asked: Conversation, *, late: bool) -> Probed:
-        """What became of a probe."""
+        """What became of a probe; what does not die of SIGKILL waits otherwise than before."""
+        if not asked.ended.done():
+            asked.look(asked.pid)
         said = {**self.own.said, **asked.said}
         last = asked.ended.result() if asked.ended.done() else {}
         stuck: dict[str, Any] = next(iter(last.get("left") or []), {})
