@@ -4,10 +4,13 @@ import re
 
 import msgspec
 
+from dl_doctor.facts.loader_plan import MAIN_PROCESS_BYTES
+from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
-from dl_doctor.model import Ended
+from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
+from dl_doctor.units import binary_size
 
 DEADLINE_S = 45.0
 """Shorter than the 60 s that a run has by default, so that an import which hangs is named and not just cut short."""
@@ -43,6 +46,14 @@ class TorchImport(msgspec.Struct, frozen=True, kw_only=True):
         return found[1].strip() if found else None
 
 
-async def collect(probes: Probes, target: Target, files: TorchFiles) -> TorchImport:  # noqa: ARG001 (where it is not installed, there is nothing to import)
+async def collect(
+    probes: Probes,
+    target: Target,
+    files: TorchFiles,  # noqa: ARG001 (where it is not installed, there is nothing to import)
+    memory: MemoryBudget | Unavailable,
+) -> TorchImport | Unavailable:
+    if isinstance(memory, MemoryBudget) and memory.headroom_bytes < MAIN_PROCESS_BYTES:
+        needed, left = binary_size(MAIN_PROCESS_BYTES), binary_size(memory.headroom_bytes)
+        return Unavailable.not_asked(f"importing torch takes about {needed} and {left} of memory are left: it could end the job")
     probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S, apart=True)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, TorchImport)

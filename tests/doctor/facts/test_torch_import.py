@@ -9,15 +9,25 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import Target, TorchImport, torch_import
+from dl_doctor.model import Unavailable
 from dl_doctor.probing import TAIL_BYTES
 from tests.collected import collected
-from tests.facts import torch_files
+from tests.facts import memory_budget, torch_files
 
 
 def imported(python: str = sys.executable) -> TorchImport:
     target = Target(path=python, why="a test", has_torch=True)
-    told: TorchImport = collected(torch_import.collect, target, torch_files())
+    told: TorchImport = collected(torch_import.collect, target, torch_files(), memory_budget())
     return told
+
+
+def test_where_it_would_take_the_last_memory_it_is_not_imported() -> None:
+    target = Target(path="/nonexistent", why="a test", has_torch=True)
+    told = collected(torch_import.collect, target, torch_files(), memory_budget(headroom=100 << 20, limit=512 << 20))
+
+    assert told == Unavailable.not_asked(
+        "importing torch takes about 140 MiB and 100 MiB of memory are left: it could end the job"
+    )
 
 
 @pytest.fixture
