@@ -55,25 +55,26 @@ class Catalogue:
         """Every fact by its name in a report."""
         return {name: fact for fact, name in self.names.items()}
 
-    def inputs(self, fact: type) -> list[type]:
-        """The facts that a fact's collector takes."""
+    def inputs(self, fact: type, *, required: bool = False) -> list[type]:
+        """The facts that a fact's collector takes, or those of them that it requires."""
         if fact not in self.collectors:
             raise TypeError(f"no collector gives {fact.__name__}")
-        return [need.fact for need in needs_of(self.collectors[fact].collect).values() if need.fact not in INJECTED]
+        needs = needs_of(self.collectors[fact].collect).values()
+        return [need.fact for need in needs if need.fact not in INJECTED and (need.required or not required)]
 
     def derived(self, fact: type) -> bool:
         """Whether a fact is worked out from other facts and the settings alone."""
         return all(need.fact not in (System, Probes) for need in needs_of(self.collectors[fact].collect).values())
 
-    def closure(self, facts: Iterable[type]) -> list[type]:
-        """These facts and all that they are made of, inputs first."""
+    def closure(self, facts: Iterable[type], *, required: bool = False) -> list[type]:
+        """These facts and all that they are made of, or cannot do without, inputs first."""
         ordered: dict[type, None] = {}
 
         def visit(fact: type, above: tuple[type, ...] = ()) -> None:
             if fact in above:
                 raise TypeError(f"{fact.__name__} is made of itself")
             if fact not in ordered:
-                for needed in self.inputs(fact):
+                for needed in self.inputs(fact, required=required):
                     visit(needed, (*above, fact))
                 ordered[fact] = None
 
@@ -81,12 +82,10 @@ class Catalogue:
             visit(fact)
         return list(ordered)
 
-    def facts_of(self, check: Check) -> list[type]:
-        return self.closure(need.fact for need in check.needs.values())
-
     def profile_of(self, check: Check) -> Profile:
-        """The highest profile among the collectors that it depends on."""
-        profiles = [self.collectors[fact].profile for fact in self.facts_of(check)]
+        """The highest profile among the collectors that it cannot do without."""
+        facts = self.closure((need.fact for need in check.needs.values() if need.required), required=True)
+        profiles = [self.collectors[fact].profile for fact in facts]
         return max(profiles, key=PROFILES.index, default="quick")
 
 

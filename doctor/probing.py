@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -43,6 +43,13 @@ DYING_S = 0.5
 
 GRACE_S = 0.8
 """How long a guard may take, past the deadline, to end everything and say so: as long, and some more."""
+
+
+LOADED = "what is loaded"
+"""Stands for an interpreter's path where the server is meant that has loaded something."""
+
+Place = Literal["forked", "apart", "loading", "loaded"]
+"""Where a probe runs, see Probes.run."""
 
 
 class Probed(msgspec.Struct, frozen=True):
@@ -79,7 +86,7 @@ class Probes:
         *,
         python: str | None = None,
         deadline_s: float,
-        apart: bool = False,
+        place: Place = "forked",
     ) -> Probed:
         """Run a probe in a process of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
 
@@ -91,14 +98,16 @@ class Probes:
             arguments: what it is given; JSON.
             python: the interpreter, whose environment is examined; None for ours, with what we can import.
             deadline_s: seconds after which it is killed.
-            apart: in an interpreter that has just been started, not forked: for what runs the job's code.
+            place: `forked` from an interpreter that runs anyway; or `apart`, in one that has just been started, for what runs
+                the job's code. `loading` makes something in an interpreter of its own, and probes that are then `loaded` are
+                forked from that.
         """
         if self._system.mounted:
             raise Missing(Unavailable.not_asked("--root shows files, and a probe is a process"))
-        server = self._server(python, apart=apart)
+        server = self._server(python, place)
         self.in_flight.append(probe)
         try:
-            asked = server.ask(str(HERE / "probes" / f"{probe}.py"), arguments or {})
+            asked = server.ask(str(HERE / "probes" / f"{probe}.py"), arguments or {}, place)
             await asyncio.wait({asked.started}, timeout=min(START_S, self._left_s()))
             left_s = self._left_s()
             await asyncio.wait({asked.ended}, timeout=min(deadline_s, left_s))
@@ -111,26 +120,29 @@ class Probes:
             return server.probed(asked, late=late)
         finally:
             self.in_flight.remove(probe)
-            if apart:
+            if place == "apart":
                 server.close()
 
     def prepare(self, python: str) -> None:
         """Start an interpreter that probes will probably want."""
         if not self._system.mounted:
-            self._server(python, apart=False)
+            self._server(python, "forked")
 
-    def _server(self, python: str | None, *, apart: bool) -> "ForkServer":
+    def _server(self, python: str | None, place: Place) -> "ForkServer":
         """The one that forks in this interpreter, where it lives; a new one otherwise."""
         self._left_s()
-        known = None if apart else self._servers.get(python)
+        name = LOADED if place in ("loading", "loaded") else python
+        known = None if place == "apart" else self._servers.get(name)
         if known and not known.given_up and not known.own.ended.done():
             return known
-        server = ForkServer(python, apart=apart)
+        if place == "loaded":
+            raise Missing(Unavailable.failed("the process that had made the dataset has ended"))
+        server = ForkServer(python)
         self._guards.append(server.guard.pid)
         if known:
             known.close()
-        if not apart:
-            self._servers[python] = server
+        if place != "apart":
+            self._servers[name] = server
         return server
 
     def _left_s(self) -> float:
@@ -211,10 +223,7 @@ class ForkServer:
     PIECE = struct.Struct(">IH")
     """What stands before each piece of a message: whose it is, and its length."""
 
-    def __init__(self, python: str | None, *, apart: bool) -> None:
-        self._apart = apart
-        """It becomes the one probe that it is asked for."""
-
+    def __init__(self, python: str | None) -> None:
         self._loop = asyncio.get_running_loop()
         self.own = Conversation()
         """The guard's and the interpreter's; 0 in frames."""
@@ -252,17 +261,17 @@ class ForkServer:
         """We have had the guard end it."""
         return self._control < 0
 
-    def ask(self, path: str, arguments: dict[str, Any]) -> Conversation:
+    def ask(self, path: str, arguments: dict[str, Any], place: Place) -> Conversation:
         """Have a probe run."""
         number = len(self._asked)
         self._asked[number] = Conversation()
-        self._send({"number": number, "path": path, "arguments": arguments, "apart": self._apart})
+        self._send({"number": number, "path": path, "arguments": arguments, "place": place})
         return self._asked[number]
 
     def end(self, asked: Conversation) -> None:
         """Take down what a probe waits for and have it killed, or all, where it is all there is or has not even started."""
         asked.look(asked.pid or self.own.pid)
-        if self._apart or not asked.pid:
+        if asked.pid in (None, self.own.pid):
             self._give_up()
         else:
             self._send({"end": next(number for number, one in self._asked.items() if one is asked)})

@@ -25,6 +25,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     It is saved in the report, so that the report can be judged again; how a report is shown is not part of it.
     """
 
+    dataset: str | None = None
+    """`pkg.module:attribute` or `path/file.py:attribute`; an object, or what makes one without arguments."""
+
+    loader: str | None = None
+    """The same for a DataLoader."""
+
+    example: bool | None = None
+    """Examine the example that comes with dl-doctor."""
+
     batch_size: Positive | None = None
     num_workers: Annotated[int, msgspec.Meta(ge=0, le=MOST_WORKERS)] | None = None
     prefetch_factor: Positive | None = None

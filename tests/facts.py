@@ -47,10 +47,14 @@ from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 
 
-def loader_plan(*, ranks: int = 1, tensors_per_batch: int | None = None, gpus: Any = None, **settings: Any) -> LoaderPlan:
+def loader_plan(
+    *, ranks: int = 1, tensors_per_batch: int | None = None, gpus: Any = None, loader: Any = None, **settings: Any
+) -> LoaderPlan:
     """A plan from options, as the collector makes it; with a GPU unless a test says otherwise."""
     ranks_here = Ranks(on_node=ranks, in_task=ranks, source="a test")
-    plan = collect(Settings(**settings), ranks_here, gpus or gpu_grant(nodes=("nvidia0",)))
+    plan = collect(
+        Settings(**settings), ranks_here, gpus or gpu_grant(nodes=("nvidia0",)), loader or Unavailable.not_asked("a test")
+    )
     return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch)
 
 

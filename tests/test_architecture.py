@@ -51,6 +51,7 @@ MAY_IMPORT = {
     ".commands.": ANYTHING,
     ".collecting": "msgspec .catalogue .check .model .probing .settings .system .text .watching",
     ".engine": "msgspec . .catalogue .check .collecting .facts .model .outcome .probing .saved .settings .system .watching",
+    ".example.": "torch",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
     ".fixes": ".facts .model",

@@ -35,12 +35,15 @@ def test_every_folder_with_python_is_a_package_of_the_list() -> None:
 
 
 def test_the_wheel_holds_our_modules_and_nothing_else(installed: Installed) -> None:
-    modules = {file.relative_to(ROOT).as_posix() for shipped in SHIPPED for file in (ROOT / shipped).rglob("*.py")}
+    folders = [ROOT / shipped for shipped in SHIPPED]
+    shipped = {
+        file.relative_to(ROOT).as_posix() for folder in folders for kind in ("*.py", "*.png") for file in folder.rglob(kind)
+    }
     held = set(ZipFile(installed.wheel).namelist())
     metadata = {name for name in held if name.startswith(f"dl_doctor-{__version__}.dist-info/")}
 
     assert installed.wheel.name == f"dl_doctor-{__version__}-py3-none-any.whl"
-    assert held - metadata == {f"dl_doctor/{name.removeprefix('doctor/')}" for name in {*modules, "doctor/py.typed"}}
+    assert held - metadata == {f"dl_doctor/{name.removeprefix('doctor/')}" for name in {*shipped, "doctor/py.typed"}}
 
 
 def test_one_script_is_installed(installed: Installed) -> None:

@@ -7,7 +7,7 @@ import click
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
-from dl_doctor.commands.options import Seconds, Size, known_names, look_of, look_options, split_names
+from dl_doctor.commands.options import Seconds, Size, Spec, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
 from dl_doctor.saved import BadReport, load_report
@@ -19,6 +19,9 @@ POSITIVE = click.IntRange(min=1)
 
 
 @click.command()
+@click.option("--dataset", type=Spec(), metavar="SPEC", help="Examine this one: pkg.module:name or file.py:name.")
+@click.option("--loader", type=Spec(), metavar="SPEC", help="The same for a DataLoader.")
+@click.option("--example", is_flag=True, default=None, help="Examine the small image dataset that comes with dl-doctor.")
 @click.option("--batch-size", type=POSITIVE, help="Samples in a batch.")
 @click.option("--num-workers", type=click.IntRange(0, MOST_WORKERS), help="Worker processes of the DataLoader, for each rank.")
 @click.option("--prefetch-factor", type=POSITIVE, help="Batches that a worker loads ahead.  [PyTorch's default: 2]")
@@ -52,6 +55,8 @@ def check(context: click.Context, /, **given: Any) -> None:
     )
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
+    if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
+        raise click.UsageError("--dataset, --loader and --example exclude each other; give one of them.")
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
     settings = settings_of(given, catalogue)

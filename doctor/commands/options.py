@@ -30,6 +30,18 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class Spec(click.ParamType[str]):
+    """What names an object in a module or a file."""
+
+    name = "spec"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        place, colon, attribute = str(value).rpartition(":")
+        if not (colon and place and all(map(str.isidentifier, attribute.split(".")))):
+            self.fail(f"{value!r} names no object; write it like package.module:name or path/train.py:make_loader", param, ctx)
+        return str(value)
+
+
 class Seconds(click.FloatRange):
     """A finite number of seconds."""
 

@@ -19,6 +19,7 @@ from dl_doctor.facts import (
     host,
     interpreter_build,
     limits,
+    loader,
     loader_plan,
     memory_budget,
     mounts,
@@ -49,6 +50,7 @@ from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.limits import Limits
+from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
@@ -83,6 +85,7 @@ __all__ = [
     "Host",
     "InterpreterBuild",
     "Limits",
+    "Loader",
     "LoaderPlan",
     "MemoryBudget",
     "Mounts",
@@ -133,6 +136,7 @@ COLLECTORS = (
     Collector(host.collect),
     Collector(interpreter_build.collect),
     Collector(limits.collect),
+    Collector(loader.collect, profile="default", deadline_s=loader.DEADLINE_S + 25),
     Collector(loader_plan.collect),
     Collector(memory_budget.collect),
     Collector(mounts.collect),

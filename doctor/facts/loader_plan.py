@@ -5,6 +5,8 @@ import math
 import msgspec
 
 from dl_doctor.facts.gpu_grant import GpuGrant
+from dl_doctor.facts.loader import Loader
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings, StartMethod
@@ -17,9 +19,6 @@ PAGE_BYTES = 4096
 
 NCCL_BYTES_PER_PEER = 10 * MIB
 """Shared memory for each pair of ranks without peer access: segments of 9,637,888 bytes (NVIDIA/nccl#1518)."""
-
-MAIN_PROCESS_BYTES = 140 * MIB
-"""Anonymous memory of a process that has imported torch: measured (RssAnon) with torch 2.13 for CPUs."""
 
 ADDRESS_SPACE_OF_TORCH, DATA_OF_TORCH = 620 * MIB, 212 * MIB
 """What a process has mapped once torch is imported, in all and privately: measured with torch 2.13 for CPUs, whose import fails
@@ -46,7 +45,7 @@ replaced by what a sweep measures."""
 
 
 class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the job's DataLoader, from the options. None is unknown, never 0.
+    """What is known of the job's DataLoader: from the options, else from the loader itself. None is unknown, never 0.
 
     The need of shared memory is ranks x (batches in flight x their bytes + bookkeeping), with workers x prefetch_factor + 2
     batches in flight: those that the workers may have ready, the one in the main process and the one on its way. Peaks
@@ -151,7 +150,8 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable) -> LoaderPlan:
+def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable, loader: Loader | Unavailable) -> LoaderPlan:
+    settings = settings.over(said_by(loader))
     plan = LoaderPlan(
         num_workers=settings.num_workers,
         prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
@@ -171,6 +171,20 @@ def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable) -> L
         plan,
         shm_need_bytes=plan.shm_need_with(plan.num_workers, plan.prefetch_factor),
         memory_need_bytes=plan.memory_need_with(plan.num_workers, plan.prefetch_factor),
+    )
+
+
+def said_by(loader: Loader | Unavailable) -> Settings:
+    """What the loader itself says of the plan."""
+    if isinstance(loader, Unavailable) or loader.arguments is None:
+        return Settings(start_method=None if isinstance(loader, Unavailable) else loader.start_method)
+    own = loader.arguments
+    return Settings(
+        num_workers=own.num_workers,
+        prefetch_factor=own.prefetch_factor,
+        batch_size=own.batch_size,
+        start_method=loader.start_method,
+        pin_memory=own.pin_memory,
     )
 
 

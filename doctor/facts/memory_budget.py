@@ -9,6 +9,10 @@ from dl_doctor.facts.slurm import Slurm
 from dl_doctor.model import Unavailable
 from dl_doctor.system import System
 from dl_doctor.text import Malformed, integer, key_values
+from dl_doctor.units import MIB
+
+MAIN_PROCESS_BYTES = 140 * MIB
+"""Anonymous memory of a process that has imported torch: measured (RssAnon) with torch 2.13 for CPUs."""
 
 NO_LIMIT_V1 = 1 << 60
 """cgroup v1 writes "unlimited" as the largest number of pages, a little below 2^63 and different per page size."""

@@ -4,8 +4,7 @@ import re
 
 import msgspec
 
-from dl_doctor.facts.loader_plan import MAIN_PROCESS_BYTES
-from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.model import Ended, Unavailable
@@ -55,5 +54,5 @@ async def collect(
     if isinstance(memory, MemoryBudget) and memory.headroom_bytes < MAIN_PROCESS_BYTES:
         needed, left = binary_size(MAIN_PROCESS_BYTES), binary_size(memory.headroom_bytes)
         return Unavailable.not_asked(f"importing torch takes about {needed} and {left} of memory are left: it could end the job")
-    probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S, apart=True)
+    probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S, place="apart")
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, TorchImport)

@@ -5,11 +5,14 @@
 So sys.path begins as it would for the job, with the working directory, and our own folder is not on it; with PATH, a list in
 JSON, it is that. Standard input gives requests, lines of JSON:
 
-    {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "apart": false}    run this probe
-    {"end": 3}                                                                            kill it
+    {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "place": "forked"}    run this probe
+    {"end": 3}                                                                               kill it
 
-A probe that runs the job's code wants to be apart: it becomes this process, which then is as fresh as the job's will be. The
-others are forked from it, which spares each the start of an interpreter. ANSWERS takes frames, see `send`.
+Most probes are forked from this process, which spares each the start of an interpreter. One that runs the job's code is `apart`:
+it becomes this process, which then is as fresh as the job's will be. One that is `loading` runs here and gives its answer and
+something that it made, such as the job's dataset; those that are forked afterwards get that as a third argument.
+
+ANSWERS takes frames, see `send`.
 """
 
 import sys
@@ -28,6 +31,7 @@ sys.path.insert(0, working_directory)
 
 answers = int(sys.argv[1])
 running = {}  # type: dict[int, int]  # the number of each probe by its pid
+loaded = []  # type: list[object]  # what a probe that was loading has made
 
 
 def main():
@@ -71,7 +75,11 @@ def take(request, ours):
             if number == request["end"]:
                 kill_group(pid)
         return
-    pid = 0 if request["apart"] else fork()
+    if request["place"] == "loading":
+        answer(request)
+        send(request["number"], {"ended": {"exit_code": 0, "signal": None, "left": []}})
+        return
+    pid = 0 if request["place"] == "apart" else fork()
     if pid:
         running[pid] = request["number"]
         return
@@ -80,7 +88,8 @@ def take(request, ours):
     for descriptor in ours:
         os.close(descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    become(request)
+    answer(request)
+    os._exit(0)
 
 
 def fork():
@@ -116,20 +125,24 @@ def reap():
             send(number, {"ended": {"exit_code": code, "signal": died_by, "left": []}})
 
 
-def become(request):
-    """Run a probe here, answer, and end."""
-    number = request["number"]
-    send(number, {"started": os.getpid()})
+def answer(request):
+    """Run a probe here and tell what it answers or raises."""
+    number, pid = request["number"], os.getpid()
+    send(number, {"started": pid})
     try:
-        answer = run(request["path"], request["arguments"], lambda name: send(number, {"step": name}))
-        send(number, {"answer": answer})
+        told = run(request["path"], request["arguments"], lambda name: send(number, {"step": name}))
+        if os.getpid() != pid:
+            os._exit(0)  # the job's code has forked, and this is the child
+        if request["place"] == "loading":
+            told, made = told
+            loaded.append(made)
+        send(number, {"answer": told})
     except Exception as error:  # noqa: BLE001 (it is the answer)
         import traceback  # noqa: PLC0415
 
         send(number, {"raised": {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}})
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
 
 
 def run(path, arguments, step):
@@ -137,7 +150,7 @@ def run(path, arguments, step):
         code = compile(file.read(), path, "exec")
     names = {"__name__": "__probe__", "__file__": path}
     exec(code, names)
-    return names["probe"](arguments, step)
+    return names["probe"](arguments, step, *loaded)
 
 
 def send(number, message):

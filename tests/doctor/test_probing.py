@@ -96,11 +96,11 @@ def test_arguments_go_in_and_an_answer_comes_out(run: Any) -> None:
     assert run(text, {"text": "é\udcff" * 1000}).answer == {"twice": "é\\udcff" * 2000}
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_hung_probe_is_ended_at_its_deadline(run: Any, apart: bool) -> None:
+@pytest.mark.parametrize("place", ["forked", "apart"])
+def test_a_hung_probe_is_ended_at_its_deadline(run: Any, place: str) -> None:
     begin = time.monotonic()
     ended = run(
-        "import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n", deadline_s=0.5, apart=apart
+        "import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n", deadline_s=0.5, place=place
     ).ended
 
     assert (ended.how, ended.step, ended.state) == ("hung", "sleep", "S")
@@ -121,12 +121,12 @@ def test_a_program_that_is_none(run: Any) -> None:
     assert (ended.how, ended.error) == ("unstartable", "/nonexistent/python: No such file or directory")
 
 
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("place", ["forked", "apart"])
 @pytest.mark.parametrize("deadline_s", [20, 0.1])
-def test_no_daemon_outlives_it(run: Any, deadline_s: float, apart: bool) -> None:
+def test_no_daemon_outlives_it(run: Any, deadline_s: float, place: str) -> None:
     """Forked twice, in a session of its own, with all descriptors closed: whether the probe ended or was ended."""
-    mark = f"61.{os.getpid()}{int(deadline_s * 10)}{int(apart)}"
-    run(DAEMON, {"mark": mark}, deadline_s=deadline_s, apart=apart)
+    mark = f"61.{os.getpid()}{int(deadline_s * 10)}{len(place)}"
+    run(DAEMON, {"mark": mark}, deadline_s=deadline_s, place=place)
     time.sleep(0.1)
 
     assert mark not in commands()

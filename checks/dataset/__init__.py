@@ -1,0 +1,1 @@
+"""The dataset that the job loads."""

@@ -1,0 +1,99 @@
+from dl_doctor.check import Check
+from dl_doctor.facts import Loader
+from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.units import binary_size, plain
+
+
+def dataset_loads(loader: Loader) -> Verdict:
+    """The dataset can be made here
+
+    ## What it checks
+    What `--dataset` or `--loader` names is imported in a process of the job's Python and, if it is a function or a class, called
+    without arguments. An object that holds loaders or splits is opened: a Lightning DataModule (`setup("fit")`, then
+    `train_dataloader()`), a dict with a "train" in it, a list of loaders.
+
+    ## Why it matters
+    The job begins in the same way. A path that is not mounted here, a package that is missing in this environment, or a file
+    that takes more memory than there is ends it before the first step.
+
+    ## How it decides
+    An exception, an exit and a death by a signal fail. What does not come back in time, and a name that leads to nothing that
+    could be examined, is an error: then nothing else can be said of the dataset. Making it may take a quarter of the memory
+    that is left, on top of torch; if it wants more, it is stopped, and that is a warning.
+
+    For example, `--dataset train.py:make_dataset` fails where that function opens an index in /data and /data is not mounted.
+
+    ## How to fix
+    The last line of the exception says what is missing. A class that needs arguments gets a function that gives them:
+    `def make_dataset(): return Data("/data/train")`, and `--dataset train.py:make_dataset`.
+
+    ## Known limits
+    A main guard does not run: what is made below `if __name__ == "__main__"` cannot be named. What the function does when it
+    gets other arguments is not seen.
+
+    ## References
+    docs.python.org/3/library/runpy.html, lightning.ai/docs/pytorch/stable/data/datamodule.html
+    """
+    ended = loader.ended
+    if loader.wrong:
+        return Verdict.unknown(loader.wrong)
+    if loader.made:
+        return Verdict(told(loader), foreign(loader))
+    if loader.out_of_memory:
+        return Verdict(f"{loader.spec} was stopped", [too_large(loader)], Verdict.unknown("it needs more memory").reason)
+    if ended.how in ("hung", "unstartable"):
+        return Verdict.unknown(f"{loader.spec}: the job's Python {ended.in_words}")
+    return Verdict(f"{loader.spec} {ended.in_words}", [broken(loader)])
+
+
+def told(loader: Loader) -> str:
+    size = "of unknown length" if loader.length is None else f"of {loader.length:,} samples"
+    taken = "".join(f", {choice}" for choice in loader.choices)
+    return f"{loader.spec}{taken}: {loader.type} {size}, made in {plain(loader.make_s or 0)} s"
+
+
+def broken(loader: Loader) -> Finding:
+    ended = loader.ended
+    printed = ended.output_tail.strip().splitlines()
+    last = f" The last that was printed: {printed[-1].strip()}" if printed and ended.how in ("exited", "killed") else ""
+    memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
+    return Finding(
+        level="fail",
+        subject=loader.spec,
+        summary=f"{loader.spec} {ended.in_words}",
+        why=f"The job makes its dataset in the same way, and would end here before its first step.{memory}{last}",
+    )
+
+
+def too_large(loader: Loader) -> Finding:
+    return Finding(
+        level="warn",
+        subject=loader.spec,
+        summary=f"Making {loader.spec} takes more than {binary_size(loader.allowed_bytes)} of memory, a quarter of what is left",
+        expected=Quantity(loader.allowed_bytes, "bytes", "a quarter of the memory that is left here"),
+        relation="at_most",
+        why="It was stopped there, so that the examination harms nobody. If it needs four times as much, the job dies of it.",
+        fixes=(
+            Fix(
+                "Examine it where there is more memory, or a part of it",
+                ("def make_dataset(): return Subset(Data(...), range(1000))",),
+            ),
+            Fix("Keep paths or offsets in the dataset, and read a sample when it is asked for"),
+        ),
+    )
+
+
+def foreign(loader: Loader) -> list[Finding]:
+    if loader.kind != "other":
+        return []
+    return [
+        Finding(
+            level="note",
+            subject=loader.spec,
+            summary=f"{loader.type} is no Dataset and no DataLoader of torch: it is not examined further",
+            why="Loaders of other libraries have threads or processes of their own, to which num_workers does not apply.",
+        )
+    ]
+
+
+CHECK = Check(dataset_loads, essential=True)

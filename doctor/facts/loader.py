@@ -1,0 +1,129 @@
+"""The dataset or the loader that the user names: how making it ended, and what it is."""
+
+from typing import Literal
+
+import msgspec
+
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.target import Target
+from dl_doctor.model import Ended, Unavailable
+from dl_doctor.probing import HERE, Probes
+from dl_doctor.settings import Settings, StartMethod
+from dl_doctor.units import binary_size
+
+EXAMPLE = f"{HERE / 'example' / 'images.py'}:make_loader"
+"""What `--example` stands for."""
+
+DEADLINE_S = 45.0
+
+SHARE_OF_HEADROOM = 0.25
+"""Of the memory that is left, what an examination may take: the job may run beside it."""
+
+
+class LoaderArguments(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: the attributes of a torch.utils.data.DataLoader."""
+
+    batch_size: int | None
+    """None where a batch sampler of its own decides, or nothing is batched."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    persistent_workers: bool
+    drop_last: bool
+    timeout_s: float
+    start_method: StartMethod | None
+    """By its multiprocessing_context; None where the default decides."""
+
+    collate_fn: str | None
+    """None where it is torch's default."""
+
+    worker_init_fn: str | None
+    sampler: str
+    batch_sampler: str | None
+    batches: int | None
+    """Of one epoch; None where that is not known."""
+
+
+class Loader(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: the object that --dataset or --loader names, made in a process of the job's Python."""
+
+    spec: str
+    ended: Ended
+    allowed_bytes: int
+    """What making it might take of memory, on top of torch."""
+
+    wrong: str | None = None
+    """Why what is named cannot be examined, and what to write instead; None where it can."""
+
+    kind: Literal["map", "iterable", "other"] | None = None
+    """By torch's distinction; `other`: a loader of another library. None where it was not made."""
+
+    type: str | None = None
+    length: int | None = None
+    """Samples; None where it does not say."""
+
+    make_s: float | None = None
+    """Importing its module and making it, without importing torch."""
+
+    called: bool = False
+    choices: tuple[str, ...] = ()
+    """What was taken out of what: a split, the first of several loaders."""
+
+    opened: tuple[str, ...] = ()
+    """Files that were opened meanwhile and still are."""
+
+    threads: tuple[str, ...] = ()
+    """Names of Python's threads that run now, without the main one."""
+
+    default_method: StartMethod | None = None
+    """What its module, or what the interpreter imports at its start, has set."""
+
+    cuda_used: bool = False
+    arguments: LoaderArguments | None = None
+    """None of a dataset without a loader."""
+
+    @property
+    def made(self) -> bool:
+        return self.kind is not None
+
+    @property
+    def start_method(self) -> StartMethod | None:
+        """What its workers are started by; None where Python's default decides."""
+        return (self.arguments and self.arguments.start_method) or self.default_method
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether making it was refused more memory than it was allowed."""
+        return self.ended.how == "raised" and refused_memory(self.ended.error)
+
+
+def refused_memory(error: str | None) -> bool:
+    """Whether an exception's text is that of Python, NumPy or torch where memory ran out."""
+    return error is not None and ("MemoryError" in error or "llocate memory" in error)
+
+
+async def collect(probes: Probes, settings: Settings, target: Target, memory: MemoryBudget | Unavailable) -> Loader | Unavailable:
+    spec = EXAMPLE if settings.example else settings.loader or settings.dataset
+    if spec is None:
+        return Unavailable.not_asked("needs --dataset or --loader")
+    allowed = allowed_bytes(memory)
+    if isinstance(allowed, Unavailable):
+        return allowed
+    arguments = {"spec": spec, "allowed_bytes": allowed}
+    probed = await probes.run("loader", arguments, python=target.path, deadline_s=DEADLINE_S, place="loading")
+    return msgspec.convert({"spec": spec, "allowed_bytes": allowed, "ended": probed.ended, **(probed.answer or {})}, Loader)
+
+
+def allowed_bytes(memory: MemoryBudget | Unavailable) -> int | Unavailable:
+    """What an examination may take of memory, on top of torch; why there is none where torch alone is too much."""
+    if isinstance(memory, Unavailable):
+        return Unavailable.failed(f"how much memory may be taken is not known: {memory.detail}")
+    left = memory.headroom_bytes
+    allowed = int(SHARE_OF_HEADROOM * left)
+    if MAIN_PROCESS_BYTES + allowed > left:
+        return Unavailable.not_asked(
+            f"torch takes {binary_size(MAIN_PROCESS_BYTES)}, and {binary_size(left)} of memory are left: "
+            "examining a dataset could end the job"
+        )
+    return allowed
