@@ -184,7 +184,6 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "ended": ANSWERED,
         "cuda": cuda or library("/usr/lib/x86_64-linux-gnu/libcuda.so.550.90.07"),
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
-        "torch_cuda": "12.8",
     }
     return GpuLibraries(**{**known, **fields})
 

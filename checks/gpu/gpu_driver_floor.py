@@ -1,8 +1,8 @@
 import re
 
 from dl_doctor.check import Check
-from dl_doctor.facts import GpuLibraries, Nvml
-from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.facts import GpuLibraries, Nvml, TorchFiles
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 
 FLOORS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """The oldest driver for Linux that runs any CUDA of this major. NVIDIA's CUDA Toolkit release notes, table 2 (minor version
@@ -13,7 +13,7 @@ NEVER_COMPATIBLE = re.compile(r"GeForce|TITAN", re.IGNORECASE)
 supported HW. It is for data-centre cards, some of RTX and Jetsons."""
 
 
-def gpu_driver_floor(nvml: Nvml, libraries: GpuLibraries) -> Verdict:
+def gpu_driver_floor(nvml: Nvml, torch: TorchFiles | Unavailable, libraries: GpuLibraries | Unavailable) -> Verdict:
     """The driver is new enough for PyTorch's CUDA
 
     ## What it checks
@@ -39,34 +39,35 @@ def gpu_driver_floor(nvml: Nvml, libraries: GpuLibraries) -> Verdict:
     ## References
     pytorch/pytorch#4546, huggingface/text-generation-inference#1026, NVIDIA's CUDA compatibility guide
     """
-    if libraries.ended.how != "answered":
-        return Verdict.unknown(f"PyTorch's CUDA cannot be read: a process of the job's interpreter {libraries.ended.in_words}")
-    if libraries.torch_cuda is None:
-        return Verdict.skip("no PyTorch with CUDA is installed in the examined environment")
     if not nvml.usable:
         return Verdict.skip("no GPU can be asked for its driver")
+    if isinstance(torch, Unavailable):
+        return Verdict.lacking("torch_files", torch)
+    if torch.cuda is None:
+        return Verdict.skip("the installed PyTorch is built without CUDA")
     if nvml.cuda_version is None and nvml.driver_version is None:
         return Verdict.unknown("the driver does not tell its version")
     known = major(nvml.cuda_version) if nvml.cuda_version else cuda_major_of(nvml.driver_version or "")
-    wanted = major(libraries.torch_cuda)
+    wanted = major(torch.cuda)
     cuda = nvml.cuda_version or (f"{known}" if known else "an unknown version")
-    seen = f"driver {nvml.driver_version or 'unknown'} for CUDA {cuda}, PyTorch with CUDA {libraries.torch_cuda}"
+    seen = f"driver {nvml.driver_version or 'unknown'} for CUDA {cuda}, PyTorch with CUDA {torch.cuda}"
     if known >= wanted:
         return Verdict(seen)
-    compat = libraries.cuda.version if libraries.cuda and libraries.cuda.is_compat else None
+    compat = compat_of(libraries)
     rescued = compat is not None and cuda_major_of(compat) >= wanted
     able = not any(NEVER_COMPATIBLE.search(gpu.name or "") for gpu in nvml.usable)
-    return Verdict(seen, [too_old(known, wanted, nvml, libraries, rescue(rescued=rescued, able=able, compat=compat))])
+    return Verdict(seen, [too_old(known, torch.cuda, nvml, rescue(rescued=rescued, able=able, compat=compat))])
 
 
-def too_old(known: int, wanted: int, nvml: Nvml, libraries: GpuLibraries, hope: str) -> Finding:
+def too_old(known: int, cuda: str, nvml: Nvml, hope: str) -> Finding:
+    wanted = major(cuda)
     floor = FLOORS.get(wanted)
     newer = f"driver {floor} or newer" if floor else f"a driver for CUDA {wanted}"
     return Finding(
         level="warn" if hope else "fail",
         subject="driver",
         summary=f"The driver is too old for this PyTorch: it knows CUDA {nvml.cuda_version or known}, PyTorch was built with"
-        f" {libraries.torch_cuda}",
+        f" {cuda}",
         measured=Quantity(known, "CUDA major", f"driver {nvml.driver_version or 'unknown'}"),
         expected=Quantity(wanted, "CUDA major", "torch/version.py"),
         relation="at_least",
@@ -89,6 +90,12 @@ def rescue(*, rescued: bool, able: bool, compat: str | None) -> str:
     if able:
         return "CUDA's compatibility package could make up for it on this card, and the loader does not find a newer one here."
     return ""
+
+
+def compat_of(libraries: GpuLibraries | Unavailable) -> str | None:
+    """The version of the compatibility package's library, where the loader finds that."""
+    cuda = libraries.cuda if isinstance(libraries, GpuLibraries) else None
+    return cuda.version if cuda and cuda.is_compat else None
 
 
 def major(version: str) -> int:

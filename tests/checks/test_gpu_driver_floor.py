@@ -5,12 +5,17 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.gpu.gpu_driver_floor import CHECK, FLOORS, cuda_major_of
-from dl_doctor.model import Ended
-from tests.facts import gpu, gpu_libraries, library, nvml, nvml_error
+from dl_doctor.facts import GpuLibraries
+from dl_doctor.model import NO_GPU, Ended, Unavailable, Verdict
+from tests.facts import gpu, gpu_libraries, library, nvml, nvml_error, torch_files
 
 GEFORCE = (gpu(0, name="NVIDIA GeForce RTX 4090"),)
 COMPAT = library("/usr/local/cuda-12.8/compat/libcuda.so.570.86.15")
 OLD_COMPAT = library("/usr/local/cuda-11.8/compat/libcuda.so.520.61.05")
+
+
+def judge(told: Any, torch: Any = None, libraries: Any = None) -> Verdict:
+    return CHECK.judge(told, torch or torch_files(), libraries or gpu_libraries())
 
 
 @pytest.mark.parametrize(
@@ -35,21 +40,33 @@ OLD_COMPAT = library("/usr/local/cuda-11.8/compat/libcuda.so.520.61.05")
 def test_majors(driver: str | None, cuda: str | None, torch: str | None, gpus: Any, libcuda: Any, status: str) -> None:
     told = nvml(*gpus, driver_version=driver, cuda_version=cuda)
 
-    assert CHECK.judge(told, gpu_libraries(libcuda, torch_cuda=torch)).status == status
+    assert judge(told, torch_files(cuda=torch), gpu_libraries(libcuda)).status == status
 
 
 def test_without_a_gpu_there_is_nothing_to_run_on() -> None:
-    assert CHECK.judge(nvml_error("DRIVER_NOT_LOADED"), gpu_libraries()).status == "skip"
+    assert judge(nvml_error("DRIVER_NOT_LOADED")).status == "skip"
 
 
-def test_an_interpreter_that_cannot_tell() -> None:
-    libraries = gpu_libraries(ended=Ended(how="unstartable", error="no such file"))
+@pytest.mark.parametrize(
+    ("torch", "status"),
+    [
+        (Unavailable.absent("torch is not installed"), "skip"),
+        (Unavailable.failed("looking for torch, it cannot be started"), "error"),
+    ],
+)
+def test_without_the_files_of_torch(torch: Any, status: str) -> None:
+    assert judge(nvml(), torch).status == status
 
-    assert CHECK.judge(nvml(), libraries).status == "error"
+
+@pytest.mark.parametrize(
+    "libraries", [Unavailable.absent(NO_GPU), GpuLibraries(ended=Ended(how="unstartable", error="no such file"))]
+)
+def test_libraries_that_could_not_be_looked_at_hide_nothing(libraries: Any) -> None:
+    assert judge(nvml(*GEFORCE, cuda_version="11.4"), libraries=libraries).status == "fail"
 
 
 def test_the_finding_says_what_would_do() -> None:
-    (finding,) = CHECK.judge(nvml(*GEFORCE, cuda_version="12.4"), gpu_libraries(torch_cuda="13.0")).findings
+    (finding,) = judge(nvml(*GEFORCE, cuda_version="12.4"), torch_files(cuda="13.0")).findings
 
     assert finding.measured is not None
     assert finding.expected is not None

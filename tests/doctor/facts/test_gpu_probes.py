@@ -149,7 +149,7 @@ def test_where_the_libraries_come_from(machine: Any, tmp_path: Path) -> None:
     assert told.cuda is not None
     assert told.nvml is not None
     assert told.cuda.path == str(tmp_path / "lib" / "libcuda.so.550.90.07")
-    assert (told.cuda.version, told.nvml.version, told.torch_cuda) == ("550.90.07", "550.90.07", None)
+    assert (told.cuda.version, told.nvml.version) == ("550.90.07", "550.90.07")
 
 
 def test_a_library_that_is_missing_and_one_that_is_broken(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,26 +172,6 @@ def test_a_library_that_crashes_as_it_is_loaded(machine: Any) -> None:
     ended = libraries(sys.executable).ended
 
     assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", "load libcuda.so.1")
-
-
-@pytest.mark.parametrize(
-    ("version", "cuda"),
-    [("cuda: Optional[str] = '12.8'\n", "12.8"), ("cuda = None\n", None), ("", None)],
-)
-def test_the_cuda_of_torch_is_read_and_not_imported(
-    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, cuda: str | None
-) -> None:
-    machine()
-    (tmp_path / "packages" / "torch").mkdir(parents=True)
-    (tmp_path / "packages" / "torch" / "__init__.py").write_text("raise RuntimeError('imported')")
-    (tmp_path / "packages" / "torch" / "version.py").write_text(f"__version__ = '2.8.0+cu128'\n{version}")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
-
-    assert libraries(sys.executable).torch_cuda == cuda
-
-
-def test_the_real_torch_for_cpus(torch_python: str) -> None:
-    assert libraries(torch_python).torch_cuda is None
 
 
 @pytest.mark.parametrize(
