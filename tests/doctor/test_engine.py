@@ -14,6 +14,7 @@ import pytest
 
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.check import Check
+from dl_doctor.collecting import default_timeout_s
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
@@ -201,6 +202,17 @@ def test_a_missed_deadline_is_an_error(tmp_path: Path) -> None:
     assert result.status == "error"
     assert result.reason is not None
     assert result.reason.detail == "no answer within 0.05 s"
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(None, 60), (0, 60), (8, 100)])
+def test_the_budget_grows_with_the_gpus(tmp_path: Path, gpus: int | None, seconds: float) -> None:
+    if gpus is not None:
+        folder = tmp_path / "proc/driver/nvidia/gpus"
+        folder.mkdir(parents=True)
+        for index in range(gpus):
+            (folder / f"0000:{index:02x}:00.0").mkdir()
+
+    assert default_timeout_s(System(str(tmp_path))) == seconds
 
 
 def test_what_does_not_fit_into_the_budget_says_so(tmp_path: Path) -> None:
