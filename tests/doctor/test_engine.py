@@ -147,12 +147,22 @@ def test_the_crash_of_a_check_is_a_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("profile", "status"), [("quick", "not_run"), ("default", "not_run"), ("deep", "pass")])
 def test_above_the_profile_nothing_is_asked(tmp_path: Path, profile: Any, status: str) -> None:
-    """The profile of a check is the highest among all that it depends on."""
+    """The profile of a check is the highest among all that it cannot do without."""
     collectors = [Collector(left, profile="deep"), Collector(right), Collector(total)]
     report = report_of(tmp_path, [Check(seen_total)], collectors, Settings(profile=profile))
 
     assert [result.status for result in report.results] == [status]
     assert Catalogue([Check(seen_total)], collectors).profile_of(Check(seen_total)) == "deep"
+
+
+def test_what_a_check_can_do_without_does_not_raise_its_profile() -> None:
+    def seen_both(right: Right, left: Left | Unavailable) -> Verdict:
+        return Verdict(f"{right}, {left}")
+
+    check = Check(seen_both)
+    collectors = [Collector(left, profile="deep"), Collector(right)]
+
+    assert Catalogue([check], collectors).profile_of(check) == "quick"
 
 
 def test_exclusive_collectors_run_alone_after_the_others(tmp_path: Path) -> None:
