@@ -83,7 +83,7 @@ class Catalogue:
         return list(ordered)
 
     def profile_of(self, check: Check) -> Profile:
-        """The highest profile among the collectors that it cannot do without."""
+        """The lowest one in which it judges: the highest among the collectors that it cannot do without."""
         facts = self.closure((need.fact for need in check.needs.values() if need.required), required=True)
         profiles = [self.collectors[fact].profile for fact in facts]
         return max(profiles, key=PROFILES.index, default="quick")
@@ -157,7 +157,7 @@ def extended(catalogue: Catalogue, distribution: str, entry: EntryPoint) -> Cata
             fact = fact_of(collector)
             grown.names[fact] = f"{snake_case(distribution.replace('-', '_'))}_{snake_case(fact.__name__)}"
         for check in added:
-            grown.profile_of(check)  # fails where a fact has no collector
+            grown.closure(need.fact for need in check.needs.values())  # fails where a fact has no collector
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a stranger's module does when it is imported)
         return without(catalogue, distribution, error)
     else:

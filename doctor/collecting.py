@@ -21,7 +21,10 @@ Kind = TypeVar("Kind")
 DEFAULT_PROFILE: Profile = "default"
 
 DEFAULT_TIMEOUT_S = 60.0
-"""For the whole run."""
+"""For the whole run, on a machine without GPUs."""
+
+MORE_PER_GPU_S = 5.0
+"""For each GPU: without persistence its first use takes seconds."""
 
 
 class Collection:
@@ -38,7 +41,7 @@ class Collection:
         self._catalogue = catalogue
         self._system = system
         self._profile = settings.profile or DEFAULT_PROFILE
-        self._timeout_s = settings.timeout_s or DEFAULT_TIMEOUT_S
+        self._timeout_s = settings.timeout_s or default_timeout_s(system)
         self._end_s = system.clock_s() + self._timeout_s
         self._probes = probes or Probes(system, self._end_s)
         self._injected: dict[type, object] = {System: system, Settings: settings, Probes: self._probes}
@@ -152,6 +155,15 @@ class Collection:
             else:
                 facts[name] = msgspec.to_builtins(value)
         return dict(sorted(facts.items())), dict(sorted(unavailable.items()))
+
+
+def default_timeout_s(system: System) -> float:
+    """Set before any fact is known: GPUs are counted by the driver's folder in /proc, which WSL and Jetsons do not have."""
+    try:
+        gpus = system.listdir("/proc/driver/nvidia/gpus")
+    except OSError:
+        gpus = []
+    return DEFAULT_TIMEOUT_S + MORE_PER_GPU_S * len(gpus)
 
 
 def sound(given: object, kind: type[Kind]) -> Kind:

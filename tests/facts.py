@@ -25,6 +25,7 @@ from dl_doctor.facts import (
     Target,
     TempSpace,
     TorchFiles,
+    TorchGpus,
     TorchImport,
     UserIdentity,
     VisibleGpus,
@@ -188,7 +189,6 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "ended": ANSWERED,
         "cuda": cuda or library("/usr/lib/x86_64-linux-gnu/libcuda.so.550.90.07"),
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
-        "torch_cuda": "12.8",
     }
     return GpuLibraries(**{**known, **fields})
 
@@ -265,6 +265,12 @@ def torch_import(**fields: Any) -> TorchImport:
 def not_imported(**ended: Any) -> TorchImport:
     """The import of torch did not come back."""
     return TorchImport(ended=Ended(**{"step": "import torch", **ended}))
+
+
+def torch_gpus(count: int = 2, **fields: Any) -> TorchGpus:
+    """PyTorch that sees so many GPUs, with a driver that is new enough."""
+    known = {"ended": ANSWERED, "torch_cuda": "12.4", "driver_cuda": "12.4", "init_code": 0, "count": count}
+    return TorchGpus(**{**known, **fields})
 
 
 def shared_memory_use(**fields: Any) -> SharedMemoryUse:

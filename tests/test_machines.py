@@ -99,6 +99,17 @@ def test_the_limit_that_wins_is_named(tmp_path: Path) -> None:
     assert finding.measured.value == (512 - (320 - 100)) << 20
 
 
+def test_an_old_driver_is_the_cause_of_what_torch_does_not_see(tmp_path: Path) -> None:
+    report = report_of("gpu-driver-470", {}, tmp_path)
+    found = {result.id: finding for result in report.results for finding in result.findings if finding.level == "fail"}
+
+    assert {check: finding.explained_by for check, finding in found.items()} == {
+        "gpu-driver-floor": None,
+        "gpu-visible": "gpu-driver-floor",
+    }
+    assert found["gpu-visible"].why.startswith("CUDA initialization: The NVIDIA driver on your system is too old")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_recorded_machine_says_where_it_comes_from(name: str) -> None:
     machine, expected = read(name)

@@ -52,7 +52,7 @@ def gpu_device_access(
     if how == "stuck":
         return Verdict("", [stuck(access)])
     if how != "answered":
-        return Verdict.unknown(f"the nodes cannot be tried: a process that did {access.ended.in_words}")
+        return Verdict.unknown(f"the nodes cannot be tried: the process for it {access.ended.in_words}")
     inside = isinstance(runtime, Runtime) and runtime.view == "container"
     return Verdict(seen(access, driver), [*judged(access, driver, inside=inside), *missing(driver, access, inside=inside)])
 

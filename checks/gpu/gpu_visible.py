@@ -1,7 +1,7 @@
 from dl_doctor.check import Check
-from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Nvml, Runtime, VisibleGpus
+from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Nvml, Runtime, TorchGpus, VisibleGpus
 from dl_doctor.fixes import give_gpus
-from dl_doctor.model import NO_GPU, Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.model import NO_GPU, Ended, Finding, Fix, Quantity, Reason, Unavailable, Verdict
 
 CAUSES = {
     "LIBRARY_NOT_FOUND": ("NVIDIA's libraries are not here", "gpu-libraries"),
@@ -19,7 +19,26 @@ TROUBLES = {
 }
 """Codes of a single GPU, in words; nvml.h."""
 
+CODES = {
+    34: ("libcuda is a stub that programs are linked against", "gpu-libraries"),
+    100: ("CUDA finds no device that it may use", "gpu-device-access"),
+    304: ("a call to the operating system fails", "gpu-device-access"),
+    802: ("the fabric manager, without which GPUs behind NVSwitches do not begin, does not run or is not done", None),
+    803: ("libcuda and the kernel module are of different versions", "gpu-libraries"),
+    804: ("a library of CUDA's compatibility package was loaded, which these cards may not use", None),
+    805: ("the daemon that shares GPUs among processes (MPS) does not answer", None),
+    999: ("most often /dev/nvidia-uvm is missing or of no use", "gpu-device-access"),
+}
+"""What cuInit's codes mean, and the check that knows more: CUresult in cuda.h, and the CUDA driver API's page of data types."""
+
 HOST = ("bare", "slurm", "container")
+
+MENDS = {
+    802: Fix("Start the fabric manager", ("systemctl start nvidia-fabricmanager",), risk="needs-root", note="On the host."),
+    804: Fix("Drop the folder of the compatibility package from the loader's path", ("echo $LD_LIBRARY_PATH",)),
+    805: Fix("Start the daemon, or do without it", ("nvidia-cuda-mps-control -d", "unset CUDA_MPS_PIPE_DIRECTORY")),
+}
+"""What mends some of cuInit's codes."""
 
 
 def gpu_visible(
@@ -29,12 +48,14 @@ def gpu_visible(
     nvml: Nvml,
     visible: VisibleGpus,
     runtime: Runtime | Unavailable,
+    torch: TorchGpus | Unavailable,
 ) -> Verdict:
     """The GPUs that this job was given can be seen
 
     ## What it checks
     Every rung between a card and PyTorch: the bus, NVIDIA's driver, the device nodes and whether they open, the management
-    library (NVML), and CUDA_VISIBLE_DEVICES.
+    library (NVML), CUDA_VISIBLE_DEVICES and, unless the profile is quick, whether CUDA begins in a process that has imported
+    torch, and how many GPUs torch counts there.
 
     ## Why it matters
     A job that sees no GPU ends at once, or trains on the CPU for days. PyTorch only says "no CUDA GPUs are available", whichever
@@ -43,9 +64,10 @@ def gpu_visible(
     ## How it decides
     GPUs are promised by --expect-gpus, by Slurm's grant, by indices or UUIDs in NVIDIA_VISIBLE_DEVICES, or by --require
     gpu-visible. `all`, `void` and `none` promise nothing: images carry them to machines without GPUs. Fewer GPUs than promised
-    fail, and the finding names the rung where they are lost. So does a GPU whose node opens and that NVML does not list, and one
-    that NVML lists as lost. GPUs of the host that this job was not given, or that were hidden on purpose, are a note. Without any
-    sign of a GPU and without a promise there is nothing to judge.
+    fail, and the finding names the rung where they are lost. So does a GPU whose node opens and that NVML does not list, one
+    that NVML lists as lost, and a PyTorch that sees none of those that are listed: the finding then says what is in the way, a
+    build for CPUs, a driver that is too old, or the code that cuInit gives. GPUs of the host that this job was not given, or that
+    were hidden on purpose, are a note. Without any sign of a GPU and without a promise there is nothing to judge.
 
     For example, with `--expect-gpus 8`, eight open nodes and seven GPUs in NVML, one is lost between driver and NVML: it fails.
 
@@ -54,28 +76,31 @@ def gpu_visible(
 
     ## Known limits
     Instances of a divided GPU (MIG) are not counted: one card is enough for any number of them. A Jetson has no NVML to ask.
+    torch.cuda.device_count() asks NVML, so fewer GPUs than NVML lists are noticed only where none is left or more were promised.
     That a GPU computes is not shown by its being seen.
 
     ## References
-    NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1085, NVIDIA/deepops#1102, microsoft/WSL#5663, ray-project/ray#1044
+    NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1085, NVIDIA/deepops#1102, microsoft/WSL#5663, ray-project/ray#1044,
+    pytorch/pytorch#35710, microsoft/lisa#2823
     """
-    if nvml.ended.how not in ("answered", "killed", "stuck") or nvml.ended.signal == "SIGKILL":
+    if nvml.ended.how != "answered" and not brought_down(nvml.ended):
         return Verdict.unknown(f"NVML cannot be asked: its process {nvml.ended.in_words}")
     opened = access.opened if isinstance(access, GpuAccess) else ()
     if driver.platform == "wsl" and not grant.promised and nvml.error == "LIBRARY_NOT_FOUND":
         return Verdict.skip(NO_GPU)
     if not (promised_or_there(grant, driver) or nvml.usable):
         return Verdict.skip(NO_GPU)
-    seen = ladder(driver, opened, nvml, visible)
+    seen = ladder(driver, opened, nvml, visible, torch)
     promised = min(1, grant.promised or 0) if nvml.divided else grant.promised or 0
-    findings = [*broken(nvml), *dead(nvml)]
+    findings = [broken("nvml", "NVIDIA's management library", nvml.ended)] if brought_down(nvml.ended) else dead(nvml)
     if not findings and promised > len(nvml.usable):
         findings = [unmet(promised, grant, driver, opened, nvml, runtime)]
     if not findings and len(opened) > len(nvml.usable):
         findings = [unlisted(opened, nvml)]
     if not findings:
         findings = [*unshown(promised, grant, nvml, visible), *ungranted(driver, opened, nvml, runtime)]
-    return Verdict(seen, findings)
+    wanted = wanted_of_torch(promised, grant, nvml, visible)
+    return Verdict(seen, findings) if findings or not wanted else by_torch(seen, wanted, torch, nvml)
 
 
 def promised_or_there(grant: GpuGrant, driver: NvidiaDriver) -> bool:
@@ -83,30 +108,34 @@ def promised_or_there(grant: GpuGrant, driver: NvidiaDriver) -> bool:
     return bool(grant.promised or driver.pci or driver.bound or driver.gpu_nodes or driver.platform == "wsl")
 
 
-def ladder(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, visible: VisibleGpus) -> str:
+def ladder(
+    driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, visible: VisibleGpus, torch: TorchGpus | Unavailable
+) -> str:
     """All rungs in a line."""
     asked = nvml.ended.in_words if nvml.ended.how != "answered" else nvml.error or f"{len(nvml.usable)} listed"
     told = "not set" if visible.told is None else repr(visible.told)
     bus = "not to be seen" if driver.pci is None else f"{len(driver.pci)} GPUs"
     nodes = f"{len(driver.gpu_nodes)} nodes, {len(opened)} of them opened"
     native = f"bus: {bus}; driver: {driver.version or 'none'}; {nodes}; "
-    return f"{native if driver.platform == 'native' else ''}NVML: {asked}; CUDA_VISIBLE_DEVICES: {told}"
+    counted = f"; torch: {torch.usable} seen" if isinstance(torch, TorchGpus) and torch.count is not None else ""
+    return f"{native if driver.platform == 'native' else ''}NVML: {asked}; CUDA_VISIBLE_DEVICES: {told}{counted}"
 
 
-def broken(nvml: Nvml) -> list[Finding]:
+def brought_down(ended: Ended) -> bool:
+    """Whether a call ended its process, or never comes back from the kernel. SIGKILL is the kernel's, out of memory."""
+    return ended.how in ("killed", "stuck") and ended.signal != "SIGKILL"
+
+
+def broken(subject: str, library: str, ended: Ended) -> Finding:
     """A call that brings its process down, or never comes back from the kernel, does the same to the job."""
-    if nvml.ended.how == "answered":
-        return []
-    return [
-        Finding(
-            level="fail",
-            subject="nvml",
-            summary=f"NVIDIA's management library cannot be used: a process that asked it {nvml.ended.in_words}",
-            why="The job's own calls will end so too. The driver or a GPU is ill, or the library does not fit the driver.",
-            owner="admin",
-            fixes=(restart_the_driver(),),
-        )
-    ]
+    return Finding(
+        level="fail",
+        subject=subject,
+        summary=f"{library} cannot be used: a process that asked it {ended.in_words}",
+        why="The job's own calls will end so too. The driver or a GPU is ill, or the library does not fit the driver.",
+        owner="admin",
+        fixes=(restart_the_driver(),),
+    )
 
 
 def dead(nvml: Nvml) -> list[Finding]:
@@ -235,6 +264,60 @@ def ungranted(driver: NvidiaDriver, opened: tuple[str, ...], nvml: Nvml, runtime
             fixes=(*give_gpus(), *(() if driver.version else (load_the_driver(),))),
         )
     ]
+
+
+def wanted_of_torch(promised: int, grant: GpuGrant, nvml: Nvml, visible: VisibleGpus) -> int:
+    """How many GPUs torch is to see at least: what was promised, or else one, as far as CUDA_VISIBLE_DEVICES shows them."""
+    if not nvml.usable or grant.promised == 0:
+        return 0
+    shown = 1 if visible.count is None else visible.count
+    return min(promised or 1, shown)
+
+
+def by_torch(seen: str, wanted: int, torch: TorchGpus | Unavailable, nvml: Nvml) -> Verdict:
+    """The last rung, where all below it hold."""
+    if isinstance(torch, Unavailable):
+        lacking = Reason(torch.kind, torch.detail, torch.needs or "torch_gpus")
+        return Verdict(seen, (), lacking if torch.kind in ("timeout", "failed") else None)
+    if brought_down(torch.ended):
+        return Verdict(seen, [broken("torch", "CUDA", torch.ended)])
+    if torch.ended.how != "answered":
+        return Verdict(seen, (), Reason("failed", f"PyTorch cannot be asked: its process {torch.ended.in_words}"))
+    return Verdict(seen, [] if torch.usable >= wanted else [unseen(wanted, torch, nvml)])
+
+
+def unseen(wanted: int, torch: TorchGpus, nvml: Nvml) -> Finding:
+    obstacle, cause, fixes = in_the_way(torch)
+    return Finding(
+        level="fail",
+        subject="torch",
+        summary=f"Of {in_words(len(nvml.usable))} that NVML lists, PyTorch sees {torch.usable}: {obstacle}",
+        measured=Quantity(torch.usable, "GPUs", "torch.cuda.device_count()"),
+        expected=Quantity(wanted, "GPUs", "NVML"),
+        relation="at_least",
+        why=" ".join(torch.said) or "The job runs on CPUs, or ends at its first call of CUDA.",
+        owner="admin" if any(fix.risk == "needs-root" for fix in fixes) else "you",
+        fixes=fixes,
+        explained_by=cause,
+    )
+
+
+def in_the_way(torch: TorchGpus) -> tuple[str, str | None, tuple[Fix, ...]]:
+    """Why torch sees no GPU or too few: in words, the check that knows more of it, and what mends it where none does."""
+    if torch.torch_cuda is None:
+        return "it is built without CUDA", "torch-cuda-build", ()
+    if torch.init_code is None:
+        return "libcuda.so.1 does not load", "gpu-libraries", ()
+    if torch.driver_cuda and major(torch.driver_cuda) < major(torch.torch_cuda):
+        return f"it needs CUDA {torch.torch_cuda}, and libcuda knows {torch.driver_cuda}", "gpu-driver-floor", ()
+    if torch.init_code:
+        words, cause = CODES.get(torch.init_code, ("CUDA does not begin", None))
+        return f"cuInit gives {torch.init_code}, {words}", cause, (MENDS.get(torch.init_code, restart_the_driver()),)
+    return "CUDA itself begins", None, (restart_the_driver(),)
+
+
+def major(version: str) -> int:
+    return int(version.partition(".")[0])
 
 
 def restart_the_driver() -> Fix:

@@ -34,6 +34,7 @@ from dl_doctor.facts import (
     target,
     temp_space,
     torch_files,
+    torch_gpus,
     torch_import,
     user_identity,
     visible_gpus,
@@ -65,6 +66,7 @@ from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.temp_space import TempSpace
 from dl_doctor.facts.torch_files import TorchFiles
+from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
@@ -100,6 +102,7 @@ __all__ = [
     "Target",
     "TempSpace",
     "TorchFiles",
+    "TorchGpus",
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
@@ -151,6 +154,7 @@ COLLECTORS = (
     Collector(target.collect),
     Collector(temp_space.collect),
     Collector(torch_files.collect),
+    Collector(torch_gpus.collect, profile="default", deadline_s=torch_gpus.DEADLINE_S + 25, exclusive=True),
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),

@@ -47,13 +47,11 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuLibraries(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: a probe that loads libnvidia-ml.so.1 and libcuda.so.1 and calls nothing in them; torch/version.py as text."""
+    """Source: a probe that loads libnvidia-ml.so.1 and libcuda.so.1 and calls nothing in them."""
 
     ended: Ended
     nvml: Library | None = None
     cuda: Library | None = None
-    torch_cuda: str | None = None
-    """The CUDA version that torch was built with, such as `12.8`; None without torch, or where it was built for CPUs."""
 
 
 async def collect(

@@ -49,7 +49,7 @@ class TorchFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     metadata_version: str | None
     cuda: str | None
-    """The CUDA version that it was built for; None for a build without."""
+    """The CUDA version that it was built for, such as `12.8`; None for a build without."""
 
     hip: str | None
     libraries: tuple[str, ...]

@@ -51,8 +51,15 @@ async def collect(
     files: TorchFiles,  # noqa: ARG001 (where it is not installed, there is nothing to import)
     memory: MemoryBudget | Unavailable,
 ) -> TorchImport | Unavailable:
-    if isinstance(memory, MemoryBudget) and memory.headroom_bytes < MAIN_PROCESS_BYTES:
-        needed, left = binary_size(MAIN_PROCESS_BYTES), binary_size(memory.headroom_bytes)
-        return Unavailable.not_asked(f"importing torch takes about {needed} and {left} of memory are left: it could end the job")
+    if full := no_room(memory):
+        return full
     probed = await probes.run("torch_import", python=target.path, deadline_s=DEADLINE_S, place="apart")
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, TorchImport)
+
+
+def no_room(memory: MemoryBudget | Unavailable) -> Unavailable | None:
+    """Why torch is not to be imported here, if so: it could take the last memory."""
+    if isinstance(memory, Unavailable) or memory.headroom_bytes >= MAIN_PROCESS_BYTES:
+        return None
+    needed, left = binary_size(MAIN_PROCESS_BYTES), binary_size(memory.headroom_bytes)
+    return Unavailable.not_asked(f"importing torch takes about {needed} and {left} of memory are left: it could end the job")

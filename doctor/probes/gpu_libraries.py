@@ -1,9 +1,7 @@
 """Load the driver's libraries and see where they come from. Nothing in them is called, so no GPU is touched."""
 
 import ctypes
-import importlib.util
 import os
-import re
 
 
 def probe(_arguments, step):
@@ -11,8 +9,6 @@ def probe(_arguments, step):
     for key, name in (("nvml", "libnvidia-ml.so.1"), ("cuda", "libcuda.so.1")):
         step("load %s" % name)
         found[key] = loaded(name)
-    step("read torch/version.py")
-    found["torch_cuda"] = torch_cuda()
     return found
 
 
@@ -29,16 +25,3 @@ def mapped(beginning):
     with open("/proc/self/maps", encoding="utf-8", errors="backslashreplace") as file:
         paths = (line.rstrip("\n").partition("/")[1:] for line in file)
         return next((slash + rest for slash, rest in paths if os.path.basename(rest).startswith(beginning)), None)
-
-
-def torch_cuda():
-    """The version is a line of text, which is had without the seconds of an import."""
-    try:
-        torch = importlib.util.find_spec("torch")
-        if torch is None or not torch.origin:
-            return None
-        with open(os.path.join(os.path.dirname(torch.origin), "version.py"), encoding="utf-8") as file:
-            found = re.search(r"^cuda\b.*=\s*['\"]([0-9.]+)['\"]", file.read(), re.MULTILINE)
-    except (ImportError, OSError, ValueError):
-        return None
-    return found.group(1) if found else None

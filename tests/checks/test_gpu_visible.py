@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.gpu.gpu_visible import CHECK
+from dl_doctor.facts import TorchGpus
 from dl_doctor.model import NO_GPU, Ended, Unavailable, Verdict
-from tests.facts import gpu, gpu_access, gpu_grant, gpu_nodes, nvidia_driver, nvml, nvml_error, runtime, visible_gpus
+from tests.facts import gpu, gpu_access, gpu_grant, gpu_nodes, nvidia_driver, nvml, nvml_error, runtime, torch_gpus, visible_gpus
 
 NO_NODES = Unavailable.absent("no nodes")
 NOTHING = nvml_error("LIBRARY_NOT_FOUND")
+QUICK = Unavailable.not_asked("needs --profile default")
 
 
 def judge(
@@ -20,10 +22,11 @@ def judge(
     grant: Any = None,
     where: str = "docker",
     devices: str | None = None,
+    torch: Any = QUICK,
 ) -> Verdict:
-    told = told or nvml()
+    told, visible = told or nvml(), visible_gpus(told or nvml(), devices)
     return CHECK.judge(
-        grant or gpu_grant(), driver or nvidia_driver(), access or gpu_access(), told, visible_gpus(told, devices), runtime(where)
+        grant or gpu_grant(), driver or nvidia_driver(), access or gpu_access(), told, visible, runtime(where), torch
     )
 
 
@@ -178,3 +181,77 @@ def test_what_asking_did(ended: Ended, status: str) -> None:
 
 def test_nodes_that_could_not_be_tried_do_not_hide_what_nvml_lists() -> None:
     assert judge(access=Unavailable.timeout("a test")).status == "pass"
+
+
+FOR_CPUS = torch_gpus(0, torch_cuda=None)
+
+
+@pytest.mark.parametrize(
+    ("torch", "words", "cause"),
+    [
+        (FOR_CPUS, "it is built without CUDA", "torch-cuda-build"),
+        (torch_gpus(0, init_code=None, driver_cuda=None), "libcuda.so.1 does not load", "gpu-libraries"),
+        (torch_gpus(0, torch_cuda="13.0"), "it needs CUDA 13.0, and libcuda knows 12.4", "gpu-driver-floor"),
+        (torch_gpus(0, init_code=34, driver_cuda=None), "cuInit gives 34, libcuda is a stub", "gpu-libraries"),
+        (torch_gpus(0, init_code=803), "cuInit gives 803", "gpu-libraries"),
+        (torch_gpus(0, init_code=804, driver_cuda="12.8"), "compatibility package", None),
+        (torch_gpus(0, init_code=802), "fabric manager", None),
+        (torch_gpus(0, init_code=999), "cuInit gives 999", "gpu-device-access"),
+        (torch_gpus(0, init_code=4711), "cuInit gives 4711, CUDA does not begin", None),
+        (torch_gpus(2, init_code=802), "PyTorch sees 0", None),  # PYTORCH_NVML_BASED_CUDA_CHECK=1 counts what NVML lists
+        (torch_gpus(0), "CUDA itself begins", None),
+    ],
+)
+def test_what_keeps_torch_from_seeing_them(torch: TorchGpus, words: str, cause: str | None) -> None:
+    (finding,) = judge(torch=torch).findings
+
+    assert (finding.level, finding.explained_by) == ("fail", cause)
+    assert words in finding.summary
+    assert finding.fixes or cause
+
+
+def test_torchs_own_words_are_told() -> None:
+    said = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+
+    assert judge(torch=torch_gpus(0, driver_cuda="11.4", said=(said,))).findings[0].why == said
+
+
+@pytest.mark.parametrize(
+    ("torch", "case", "status"),
+    [
+        (torch_gpus(2), {}, "pass"),
+        (torch_gpus(1), {}, "pass"),  # nobody named two
+        (torch_gpus(1), {"grant": gpu_grant(promised=2)}, "fail"),
+        (torch_gpus(1), {"grant": gpu_grant(promised=2, source="Slurm's grant"), "devices": "0"}, "pass"),  # a rank with its own
+        (torch_gpus(0, init_code=100), {"devices": ""}, "pass"),  # hidden on purpose: a note
+        (FOR_CPUS, {"grant": gpu_grant(promised=0, source="--expect-gpus")}, "pass"),
+        (FOR_CPUS, {"driver": nvidia_driver(0, pci=("0000:01:00.0",)), "access": NO_NODES, "told": NOTHING}, "pass"),  # not ours
+        (torch_gpus(1), {"told": nvml(gpu(0, mig=True), gpu(1, mig=True)), "grant": gpu_grant(promised=7)}, "pass"),  # instances
+        (torch_gpus(0), {"told": nvml(gpu(0, mig=True), gpu(1, mig=True))}, "fail"),
+        (Unavailable.absent("torch is not installed"), {}, "pass"),
+        (Unavailable.absent("this Slurm job was granted no GPU"), {"access": gpu_access(0)}, "pass"),
+        (Unavailable.failed("PyTorch cannot be asked"), {}, "error"),
+        (Unavailable.timeout("did not fit"), {}, "error"),
+        (Unavailable.failed("PyTorch cannot be asked"), {"told": nvml_error("UNKNOWN")}, "fail"),  # a lower rung decides
+    ],
+)
+def test_torchs_own_count(torch: Any, case: dict[str, Any], status: str) -> None:
+    assert judge(torch=torch, **case).status == status
+
+
+@pytest.mark.parametrize(
+    ("ended", "status"),
+    [
+        (Ended(how="killed", signal="SIGSEGV", step="cuInit"), "fail"),
+        (Ended(how="stuck", pid=7, state="D", wait_channel="os_acquire_mutex", step="cuInit"), "fail"),
+        (Ended(how="killed", signal="SIGKILL"), "error"),
+        (Ended(how="hung", step="cuInit"), "error"),
+        (Ended(how="raised", error="AttributeError: no cuInit", step="cuInit"), "error"),
+    ],
+)
+def test_what_asking_torch_did(ended: Ended, status: str) -> None:
+    verdict = judge(torch=TorchGpus(ended=ended))
+    told = verdict.findings[0].summary if verdict.findings else verdict.reason.detail if verdict.reason else ""
+
+    assert verdict.status == status
+    assert ended.in_words in told

@@ -14,6 +14,7 @@ import pytest
 
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.check import Check
+from dl_doctor.collecting import default_timeout_s
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
@@ -146,12 +147,22 @@ def test_the_crash_of_a_check_is_a_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("profile", "status"), [("quick", "not_run"), ("default", "not_run"), ("deep", "pass")])
 def test_above_the_profile_nothing_is_asked(tmp_path: Path, profile: Any, status: str) -> None:
-    """The profile of a check is the highest among all that it depends on."""
+    """The profile of a check is the highest among all that it cannot do without."""
     collectors = [Collector(left, profile="deep"), Collector(right), Collector(total)]
     report = report_of(tmp_path, [Check(seen_total)], collectors, Settings(profile=profile))
 
     assert [result.status for result in report.results] == [status]
     assert Catalogue([Check(seen_total)], collectors).profile_of(Check(seen_total)) == "deep"
+
+
+def test_what_a_check_can_do_without_does_not_raise_its_profile() -> None:
+    def seen_both(right: Right, left: Left | Unavailable) -> Verdict:
+        return Verdict(f"{right}, {left}")
+
+    check = Check(seen_both)
+    collectors = [Collector(left, profile="deep"), Collector(right)]
+
+    assert Catalogue([check], collectors).profile_of(check) == "quick"
 
 
 def test_exclusive_collectors_run_alone_after_the_others(tmp_path: Path) -> None:
@@ -201,6 +212,17 @@ def test_a_missed_deadline_is_an_error(tmp_path: Path) -> None:
     assert result.status == "error"
     assert result.reason is not None
     assert result.reason.detail == "no answer within 0.05 s"
+
+
+@pytest.mark.parametrize(("gpus", "seconds"), [(None, 60), (0, 60), (8, 100)])
+def test_the_budget_grows_with_the_gpus(tmp_path: Path, gpus: int | None, seconds: float) -> None:
+    if gpus is not None:
+        folder = tmp_path / "proc/driver/nvidia/gpus"
+        folder.mkdir(parents=True)
+        for index in range(gpus):
+            (folder / f"0000:{index:02x}:00.0").mkdir()
+
+    assert default_timeout_s(System(str(tmp_path))) == seconds
 
 
 def test_what_does_not_fit_into_the_budget_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,14 @@ HERE = Path(__file__).parent
 SOURCES = {"libnvidia-ml": "nvml.c", "libcuda": "cuda.c"}
 
 
+def lay_torch(folder: Path, cuda: str | None = "12.8") -> Path:
+    """Lay our torch into a folder, for PYTHONPATH, as one that was built for this CUDA."""
+    (folder / "torch").mkdir(parents=True)
+    shutil.copy(HERE / "torch.py", folder / "torch" / "__init__.py")
+    (folder / "torch" / "version.py").write_text(f"__version__ = '2.8.0'\ncuda = {cuda!r}\nhip = None\n")
+    return folder
+
+
 class Fakes:
     """The compiled libraries, and machines with them: each is a folder with links as a driver's package lays them."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.model import Report
-from tests.fakes import Fakes
+from tests.fakes import Fakes, lay_torch
 from tests.lab.doctor import table
 from tests.lab.gpus import DEVICES, NVIDIA, Machine, control_group_without_gpus, examine
 
@@ -80,6 +80,36 @@ def test_what_can_befall_them(fakes: Fakes, tmp_path: Path, machine: Machine, to
 
     assert findings(report) == told
     assert report.verdict.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("cuda", "does", "told"),
+    [
+        pytest.param("12.4", [], {}, id="all is well"),
+        pytest.param(
+            "13.0", [], {"gpu-driver-floor": ["fail driver"], "gpu-visible": ["fail torch"]}, id="a torch for a newer driver"
+        ),
+        pytest.param(None, [], {"gpu-visible": ["fail torch"], "torch-cuda-build": ["fail torch"]}, id="a torch for CPUs"),
+        pytest.param("12.4", ["error.cuInit=802"], {"gpu-visible": ["fail torch"]}, id="no fabric manager"),
+        pytest.param("12.4", ["crash.cuInit=1"], {"gpu-visible": ["fail torch"]}, id="crash"),
+    ],
+)
+def test_what_torch_sees_of_them(fakes: Fakes, tmp_path: Path, cuda: str | None, does: list[str], told: Any) -> None:
+    variables = {"PYTHONPATH": str(lay_torch(tmp_path / "packages", cuda))}
+    report = examine(Machine(gpus=2, does=does, variables=variables), fakes, tmp_path, "--select=torch-imports")
+
+    assert findings(report) == told
+    assert report.verdict.exit_code == (1 if told else 0)
+    assert table(report)["torch-imports"] == "pass"  # what CUDA does is not told of it
+
+
+def test_in_the_quick_profile_cuda_does_not_begin(fakes: Fakes, tmp_path: Path) -> None:
+    variables = {"PYTHONPATH": str(lay_torch(tmp_path / "packages"))}
+    machine = Machine(gpus=2, does=["crash.cuInit=1", "crash.cuDriverGetVersion=1"], variables=variables)
+    report = examine(machine, fakes, tmp_path, "--profile=quick")
+
+    assert (findings(report), table(report)["gpu-visible"], table(report)["gpu-driver-floor"]) == ({}, "pass", "pass")
+    assert report.unavailable["torch_gpus"].kind == "not_asked"
 
 
 def test_a_driver_that_never_answers_is_named_in_time(fakes: Fakes, tmp_path: Path) -> None:

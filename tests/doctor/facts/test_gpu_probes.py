@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import gpu_access, gpu_libraries, nvml
+from dl_doctor.catalogue import load
+from dl_doctor.facts import TorchImport, gpu_access, gpu_libraries, nvml, torch_gpus
 from dl_doctor.facts.gpu_access import GpuAccess, to_open
 from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.target import Target
-from dl_doctor.model import NO_GPU, Unavailable
+from dl_doctor.facts.torch_gpus import TorchGpus
+from dl_doctor.model import NO_GPU, Ended, Unavailable
+from dl_doctor.units import GIB
 from tests import facts
 from tests.collected import collected
-from tests.fakes import Fakes
+from tests.fakes import Fakes, lay_torch
 
 LOST, NOT_SUPPORTED, FUNCTION_NOT_FOUND = 15, 3, "FUNCTION_NOT_FOUND"
 
@@ -149,7 +152,7 @@ def test_where_the_libraries_come_from(machine: Any, tmp_path: Path) -> None:
     assert told.cuda is not None
     assert told.nvml is not None
     assert told.cuda.path == str(tmp_path / "lib" / "libcuda.so.550.90.07")
-    assert (told.cuda.version, told.nvml.version, told.torch_cuda) == ("550.90.07", "550.90.07", None)
+    assert (told.cuda.version, told.nvml.version) == ("550.90.07", "550.90.07")
 
 
 def test_a_library_that_is_missing_and_one_that_is_broken(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,24 +177,111 @@ def test_a_library_that_crashes_as_it_is_loaded(machine: Any) -> None:
     assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", "load libcuda.so.1")
 
 
+NO_SLURM = Unavailable.absent("a test")
+
+
+@pytest.fixture
+def torch(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine with a torch of ours."""
+    monkeypatch.setenv("PYTHONPATH", str(lay_torch(tmp_path / "packages")))
+    return machine
+
+
+def seen(python: str | None = None, slurm: Any = NO_SLURM, files: Any = None, told: Any = None, headroom: int = 64 * GIB) -> Any:
+    target = Target(path=python or sys.executable, why="a test", has_torch=True)
+    given = (told or facts.nvml(), target, files or facts.torch_files(), facts.memory_budget(headroom), slurm)
+    return collected(torch_gpus.collect, *given)
+
+
 @pytest.mark.parametrize(
-    ("version", "cuda"),
-    [("cuda: Optional[str] = '12.8'\n", "12.8"), ("cuda = None\n", None), ("", None)],
+    ("lines", "told"),
+    [
+        (["count=2", "cuda_version=12080"], {"driver_cuda": "12.8", "init_code": 0, "count": 2, "usable": 2, "said": ()}),
+        (
+            ["count=2", "error.cuInit=803"],
+            {"init_code": 803, "count": 0, "said": ("CUDA initialization: cudaGetDeviceCount() gave 803.",)},
+        ),
+        (["count=2", "cuda_version=11040"], {"driver_cuda": "11.4", "init_code": 0, "count": 0}),
+        ([], {"init_code": 100, "count": 0}),
+        (["count=1", "error.cuDriverGetVersion=34", "error.cuInit=34"], {"driver_cuda": None, "init_code": 34}),
+        (["count=1", "cuda_version=0"], {"driver_cuda": None, "init_code": 0}),
+    ],
 )
-def test_the_cuda_of_torch_is_read_and_not_imported(
-    machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, cuda: str | None
-) -> None:
-    machine()
-    (tmp_path / "packages" / "torch").mkdir(parents=True)
-    (tmp_path / "packages" / "torch" / "__init__.py").write_text("raise RuntimeError('imported')")
-    (tmp_path / "packages" / "torch" / "version.py").write_text(f"__version__ = '2.8.0+cu128'\n{version}")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+def test_what_torch_sees(torch: Any, lines: list[str], told: dict[str, Any]) -> None:
+    torch(*lines)
+    found = seen()
 
-    assert libraries(sys.executable).torch_cuda == cuda
+    assert (found.ended.how, found.torch_cuda) == ("answered", "12.8")
+    assert {name: getattr(found, name) for name in told} == told
 
 
-def test_the_real_torch_for_cpus(torch_python: str) -> None:
-    assert libraries(torch_python).torch_cuda is None
+@pytest.mark.parametrize("function", ["cuDriverGetVersion", "cuInit"])
+def test_a_crash_of_cuda_is_told_with_the_call(torch: Any, function: str) -> None:
+    torch("count=1", f"crash.{function}=1")
+    ended = seen().ended
+
+    assert (ended.how, ended.signal, ended.step) == ("killed", "SIGSEGV", function)
+
+
+def test_cuda_that_never_begins_is_told(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_gpus, "DEADLINE_S", 1.0)
+    torch("count=1", "hang.cuInit=1")
+    ended = seen().ended
+
+    assert (ended.how, ended.step) == ("hung", "cuInit")
+
+
+def test_torch_without_the_drivers_library(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    found = seen()
+
+    assert (found.ended.how, found.driver_cuda, found.init_code, found.usable) == ("answered", None, None, 0)
+
+
+def test_the_real_torch_for_cpus_sees_none(machine: Any, torch_python: str) -> None:
+    machine("count=2")
+    found = seen(torch_python)
+
+    assert isinstance(found, TorchGpus)
+    assert (found.ended.how, found.torch_cuda, found.init_code, found.usable) == ("answered", None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise ImportError('a part is missing')", "ImportError"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV at: import torch"),
+    ],
+)
+def test_an_import_that_ends_its_process_is_nothing_of_cudas(torch: Any, tmp_path: Path, text: str, words: str) -> None:
+    torch("count=1")
+    (tmp_path / "packages" / "torch" / "__init__.py").write_text(text)
+    found = seen()
+
+    assert isinstance(found, Unavailable)
+    assert found.kind == "failed"
+    assert words in found.detail
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "words"),
+    [
+        ({"told": facts.nvml_error("LIB_RM_VERSION_MISMATCH")}, "absent", "NVML lists no GPU"),
+        ({"told": Nvml(ended=Ended(how="hung", step="nvmlInit"))}, "absent", "NVML lists no GPU"),  # CUDA would hang too
+        ({"slurm": facts.slurm()}, "absent", "granted no GPU"),
+        ({"files": facts.torch_files(version=None)}, "absent", "is not PyTorch"),
+        ({"headroom": 100 << 20}, "not_asked", "100 MiB of memory are left"),
+        ({}, "failed", "cannot be started"),
+    ],
+)
+def test_when_torch_is_not_asked(case: dict[str, Any], kind: str, words: str) -> None:
+    """The interpreter is none: it does not start."""
+    found = seen("/nonexistent", **case)
+
+    assert isinstance(found, Unavailable)
+    assert found.kind == kind
+    assert words in found.detail
 
 
 @pytest.mark.parametrize(
@@ -231,3 +321,7 @@ def test_a_machine_without_gpus_pays_nothing() -> None:
         gpu_libraries.collect(unused, nowhere, nothing, target),
     ):
         assert asyncio.run(collecting) == Unavailable.absent(NO_GPU)  # type: ignore[arg-type]
+
+
+def test_torch_is_not_imported_to_learn_that_there_is_no_gpu() -> None:
+    assert TorchImport not in load(plugins=False).closure([TorchGpus])
