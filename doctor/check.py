@@ -1,5 +1,6 @@
 """The contract of a check: a pure function from facts to a verdict, with its page as docstring."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class Check:
         return needs_of(self.judge)
 
 
+@functools.cache
 def needs_of(function: Callable[..., object]) -> dict[str, Need]:
     """The parameters of a check or collector, by name. `Fact | Unavailable` is one that it can do without."""
     hints, parameters = get_type_hints(function), inspect.signature(function).parameters

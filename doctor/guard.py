@@ -14,7 +14,6 @@ Its first frame tells the command's pid, its last one how it ended: {"ended": {"
 What is stuck in the kernel does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
 """
 
-import ctypes
 import os
 import select
 import signal
@@ -37,9 +36,9 @@ PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def main(control: int, requests: int, answers: int, output: int, *command: str) -> None:
-    become_the_reaper()
     woken = wake_up_on_signals()
     child = start(command, requests, answers, output)
+    become_the_reaper()
     send(answers, {"started": child})
     os.close(requests)
     os.close(output)
@@ -50,6 +49,9 @@ def main(control: int, requests: int, answers: int, output: int, *command: str) 
 
 
 def become_the_reaper() -> None:
+    """While the interpreter starts: it is asked for nothing before the first frame has told that this is done."""
+    import ctypes  # noqa: PLC0415 (it takes longer than the rest of the guard)
+
     try:
         ctypes.CDLL(None).prctl(SUB_REAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):  # elsewhere than on Linux the process group has to do

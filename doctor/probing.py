@@ -48,6 +48,8 @@ GRACE_S = 0.8
 LOADED = "what is loaded"
 """Stands for an interpreter's path where the server is meant that has loaded something."""
 
+WANTED_BY_SEVERAL = ("multiprocessing.connection", "multiprocessing.synchronize", "multiprocessing.util")
+
 Place = Literal["forked", "apart", "loading", "loaded"]
 """Where a probe runs, see Probes.run."""
 
@@ -124,9 +126,9 @@ class Probes:
                 server.close()
 
     def prepare(self, python: str) -> None:
-        """Start an interpreter that probes will probably want."""
+        """Start an interpreter that probes will probably want, and have it import what several of them need."""
         if not self._system.mounted:
-            self._server(python, "forked")
+            self._server(python, "forked").import_early(WANTED_BY_SEVERAL)
 
     def _server(self, python: str | None, place: Place) -> "ForkServer":
         """The one that forks in this interpreter, where it lives; a new one otherwise."""
@@ -268,6 +270,10 @@ class ForkServer:
         self._send({"number": number, "path": path, "arguments": arguments, "place": place})
         return self._asked[number]
 
+    def import_early(self, modules: Sequence[str]) -> None:
+        """Have modules of the standard library imported before processes are forked that would each import them."""
+        self._send({"import": modules})
+
     def end(self, asked: Conversation) -> None:
         """Take down what a probe waits for and have it killed, or all, where it is all there is or has not even started."""
         asked.look(asked.pid or self.own.pid)
@@ -293,7 +299,11 @@ class ForkServer:
 
     def _send(self, request: dict[str, Any]) -> None:
         self._unsent += json.dumps(request).encode("ascii") + b"\n"
-        self._loop.add_writer(self._requests, self._write)
+        self.own.started.add_done_callback(self._begin_to_write)
+
+    def _begin_to_write(self, _: "asyncio.Future[None]") -> None:
+        if not self.given_up:
+            self._loop.add_writer(self._requests, self._write)
 
     def _write(self) -> None:
         with suppress(BlockingIOError):

@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 """What a signal waits for the loop; in between, collectors do what takes some ms."""
 
 Watcher = Callable[[Sequence[str]], None]
-"""Is told every INTERVAL_S which probes are in flight."""
+"""Is told which probes are in flight: when the first have been started, and every INTERVAL_S."""
 
 
 class Interruption:
@@ -64,5 +64,5 @@ class Interruption:
 async def tell(watcher: Watcher, in_flight: Callable[[], Sequence[str]]) -> None:
     """Tell the watcher until it is cancelled."""
     while True:
-        await asyncio.sleep(INTERVAL_S)
         watcher(in_flight())
+        await asyncio.sleep(INTERVAL_S)

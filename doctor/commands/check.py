@@ -10,6 +10,7 @@ from dl_doctor.commands import progress
 from dl_doctor.commands.options import Seconds, Size, Spec, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
+from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
 from dl_doctor.settings import MOST_WORKERS, RUNTIMES, Settings
 from dl_doctor.system import System
@@ -64,7 +65,7 @@ def check(context: click.Context, /, **given: Any) -> None:
         saved = load_report(facts) if facts else None
     except BadReport as error:
         raise click.UsageError(str(error)) from None
-    with output.reserved_for_the_report(), progress.shown() as watcher:
+    with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
     output.save_each(report, outputs, look)
     output.print_report(report, format_, look)

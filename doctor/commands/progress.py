@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dl_doctor.terminal import is_terminal
@@ -13,18 +13,23 @@ SILENT_S = 1.0
 
 
 @contextmanager
-def shown() -> Iterator[Watcher | None]:
-    """A watcher that keeps one line of standard error up to date, and takes it away at the end; None without a terminal."""
-    if not is_terminal(sys.stderr):
-        yield None
-        return
+def shown(meanwhile: Callable[[], object]) -> Iterator[Watcher]:
+    """A watcher that keeps one line of standard error up to date, where that is a terminal, and takes it away at the end.
+
+    `meanwhile` is called once, when the run begins to wait: it prepares what comes afterwards.
+    """
+    terminal = is_terminal(sys.stderr)
     begin_s = time.monotonic()
     width = 0
+    waiting = False
 
     def watch(in_flight: Sequence[str]) -> None:
-        nonlocal width
+        nonlocal width, waiting
+        if in_flight and not waiting:
+            waiting = True
+            meanwhile()
         passed_s = time.monotonic() - begin_s
-        if passed_s >= SILENT_S and in_flight:
+        if terminal and passed_s >= SILENT_S and in_flight:
             line = f"waiting for {', '.join(in_flight)} ({passed_s:.0f} s)"[:78]
             sys.stderr.write(f"\r{line:<{width}}")
             sys.stderr.flush()

@@ -7,6 +7,7 @@ JSON, it is that. Standard input gives requests, lines of JSON:
 
     {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "place": "forked"}    run this probe
     {"end": 3}                                                                               kill it
+    {"import": ["multiprocessing"]}                                                          spare those that come
 
 Most probes are forked from this process, which spares each the start of an interpreter. One that runs the job's code is `apart`:
 it becomes this process, which then is as fresh as the job's will be. One that is `loading` runs here and gives its answer and
@@ -19,6 +20,7 @@ import sys
 
 working_directory = sys.path.pop(0)  # a json.py of the user's is the job's trouble, not the probe's
 
+import importlib  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
@@ -70,6 +72,9 @@ def be_the_first_to_go():
 
 
 def take(request, ours):
+    if "import" in request:
+        import_early(request["import"])
+        return
     if "end" in request:
         for pid, number in running.items():
             if number == request["end"]:
@@ -90,6 +95,14 @@ def take(request, ours):
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     answer(request)
     os._exit(0)
+
+
+def import_early(names):
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception:  # noqa: BLE001 (the probe that needs it will tell)
+            return
 
 
 def fork():
