@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dl_doctor.model import Level, Quantity, Report
+from dl_doctor.model import Level, Quantity, Report, Result
 from tests.lab import container
 from tests.lab.container import Recipe
 
@@ -40,15 +40,19 @@ def report_of(ended: subprocess.CompletedProcess[str]) -> Report:
 
 
 def table(report: Report) -> dict[str, str]:
-    """How all checks ended."""
-    return {result.id: result.status for result in report.results}
+    """How all checks ended that somebody asked for."""
+    return {result.id: result.status for result in asked_for(report)}
 
 
 def numbers(report: Report) -> Numbers:
     return {
         result.id: [(finding.level, number(finding.measured), number(finding.expected)) for finding in result.findings]
-        for result in report.results
+        for result in asked_for(report)
     }
+
+
+def asked_for(report: Report) -> list[Result]:
+    return [result for result in report.results if result.status != "not_run"]
 
 
 def number(quantity: Quantity | None) -> Number:
