@@ -64,10 +64,14 @@ class Collection:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        await self._probes.close()
+        self._probes.close()
         for fact in ordered:
             self.known.setdefault(fact, Unavailable.not_asked("the run was interrupted"))
         return interruption.signal
+
+    def see_off(self) -> None:
+        """Wait, for an instant, until the processes that kept the probes have ended."""
+        self._probes.see_off()
 
     async def _gather(self, ordered: list[type]) -> None:
         """Exclusive facts, and what is made of them, come one by one at the end."""

@@ -87,6 +87,7 @@ def examine(
     interrupted_by = asyncio.run(collection.gather(wanted, watcher))
     results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
     facts, unavailable = collection.as_plain(saved)
+    collection.see_off()
     return Report(
         format_version=FORMAT_VERSION,
         tool=Tool("dl-doctor", __version__),

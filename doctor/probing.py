@@ -11,6 +11,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -153,16 +154,19 @@ class Probes:
             raise Missing(Unavailable.timeout("did not fit into the time of the run (--timeout)"))
         return left_s
 
-    async def close(self) -> None:
-        """End all, and reap the guards, which end by themselves; one that is stuck is left."""
+    def close(self) -> None:
+        """End all. The guards kill what is left, which takes them some ms, and end by themselves."""
         for server in self._servers.values():
             server.close()
         self._servers.clear()
+
+    def see_off(self) -> None:
+        """Reap the guards, once all is closed; one that is stuck is left."""
         for _ in range(100):
             self._guards = [pid for pid in self._guards if not reaped(pid)]
             if not self._guards:
                 return
-            await asyncio.sleep(0.002)
+            time.sleep(0.002)
 
     async def run_each(self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float) -> list[Probed]:
         """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""

@@ -21,6 +21,7 @@ def collected(collect: Any, *given: object) -> Any:
         try:
             return await collect(**arguments)
         finally:
-            await probes.close()
+            probes.close()
+            probes.see_off()
 
     return asyncio.run(called())

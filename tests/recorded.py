@@ -128,8 +128,11 @@ class RecordedProbes(Probes):
     def prepare(self, python: str) -> None:
         """There is nothing to start."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """There is nothing to end."""
+
+    def see_off(self) -> None:
+        """There is nobody."""
 
 
 class RecordingProbes(Probes):

@@ -55,7 +55,8 @@ def with_probes(use: Callable[[Probes], Awaitable[Any]], left_s: float = 60) -> 
         try:
             return await use(probes)
         finally:
-            await probes.close()
+            probes.close()
+            probes.see_off()
 
     return asyncio.run(used())
 
