@@ -49,7 +49,7 @@ GRACE_S = 0.8
 LOADED = "what is loaded"
 """Stands for an interpreter's path where the server is meant that has loaded something."""
 
-WANTED_BY_SEVERAL = ("multiprocessing.connection", "multiprocessing.synchronize", "multiprocessing.util")
+WANTED_BY_SEVERAL = ("multiprocessing.connection", "multiprocessing.synchronize", "multiprocessing.util", "importlib.metadata")
 
 Place = Literal["forked", "apart", "loading", "loaded"]
 """Where a probe runs, see Probes.run."""
