@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
-from dl_doctor.check import Check, needs_of
+from dl_doctor.contract import Check, needs_of
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import PROFILES, Profile, Unavailable
 from dl_doctor.probing import Probes

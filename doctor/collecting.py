@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dl_doctor.catalogue import Catalogue
-from dl_doctor.check import needs_of
+from dl_doctor.contract import needs_of
 from dl_doctor.model import PROFILES, Profile, Report, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings

@@ -15,8 +15,8 @@ import msgspec
 
 from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
-from dl_doctor.check import Check
 from dl_doctor.collecting import DEFAULT_PROFILE, Collection, described, sound
+from dl_doctor.contract import Check
 from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Nvml, Runtime, Target, TorchFiles
 from dl_doctor.model import (
     FORMAT_VERSION,

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from dl_doctor.check import needs_of
+from dl_doctor.contract import needs_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.system import System

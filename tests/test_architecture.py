@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from dl_doctor.catalogue import Catalogue, fact_of
-from dl_doctor.check import HEADINGS, Check, needs_of
 from dl_doctor.checks import CHECKS
 from dl_doctor.cli import cli
+from dl_doctor.contract import HEADINGS, Check, needs_of
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.outcome import EXIT_CODES
 from tests.installed import ROOT, SHIPPED
@@ -43,14 +43,14 @@ MAY_IMPORT = {
     # a module, or with a dot behind it the modules of a folder: what it may import beyond the standard library
     ".": "",
     ".__main__": ".cli",
-    ".catalogue": "msgspec .check .checks .facts .model .probing .settings .system",
-    ".check": ".model",
+    ".catalogue": "msgspec .checks .contract .facts .model .probing .settings .system",
     ".checks": ".checks",
-    ".checks.": ".check .facts .fixes .model .units",
+    ".checks.": ".contract .facts .fixes .model .units",
     ".cli": ANYTHING,
     ".commands.": ANYTHING,
-    ".collecting": "msgspec .catalogue .check .model .probing .settings .system .text .watching",
-    ".engine": "msgspec . .catalogue .check .collecting .facts .model .outcome .probing .saved .settings .system .watching",
+    ".collecting": "msgspec .catalogue .contract .model .probing .settings .system .text .watching",
+    ".contract": ".model",
+    ".engine": "msgspec . .catalogue .collecting .contract .facts .model .outcome .probing .saved .settings .system .watching",
     ".example.": "torch",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
@@ -74,7 +74,7 @@ MAY_IMPORT = {
     ".watching": "",
 }
 
-PURE = (".check", ".checks", ".facts", ".fixes", ".model", ".reports", ".settings", ".text", ".units")
+PURE = (".checks", ".contract", ".facts", ".fixes", ".model", ".reports", ".settings", ".text", ".units")
 """Modules and folders that look at nothing themselves: facts ask System, checks get facts, reports get a Report."""
 
 DOORS = {"asyncio", "datetime", "multiprocessing", "os", "pathlib", "random", "resource", "shutil", "signal", "socket"}

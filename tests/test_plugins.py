@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.check import HEADINGS
+from dl_doctor.contract import HEADINGS
 from tests.installed import Installed, installed_once, pip
 
 ACME = Path(__file__).parent / "plugin"
@@ -114,7 +114,7 @@ import os, sys
 from pathlib import Path
 import msgspec
 from dl_doctor.catalogue import Plugin
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Collector, Host
 from dl_doctor.model import Finding, Verdict
 from dl_doctor.system import System

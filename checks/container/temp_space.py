@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import LoaderPlan, Mounts, TempSpace
 from dl_doctor.facts.filesystems import KINDS
 from dl_doctor.fixes import for_containers

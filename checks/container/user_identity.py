@@ -1,6 +1,6 @@
 import re
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, UserIdentity
 from dl_doctor.facts.data_paths import HOME_CACHE
 from dl_doctor.fixes import for_containers

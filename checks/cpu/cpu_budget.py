@@ -1,6 +1,6 @@
 import math
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import CpuBudget, GpuGrant, LoaderPlan, Runtime, Slurm
 from dl_doctor.fixes import for_containers, give_cpus
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict

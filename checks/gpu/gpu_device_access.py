@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import GpuAccess, NvidiaDriver, Runtime, Slurm
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.fixes import give_gpus

@@ -1,6 +1,6 @@
 import re
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import GpuLibraries, Nvml, TorchFiles, TorchGpus
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 

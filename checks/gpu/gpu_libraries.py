@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, GpuAccess, GpuLibraries, NvidiaDriver, Nvml, Runtime
 from dl_doctor.facts.gpu_libraries import Library
 from dl_doctor.model import NO_GPU, Finding, Fix, Unavailable, Verdict

@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Nvml, Slurm, VisibleGpus
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 

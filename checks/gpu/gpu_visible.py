@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Nvml, Runtime, TorchGpus, VisibleGpus
 from dl_doctor.fixes import give_gpus
 from dl_doctor.model import NO_GPU, Ended, Finding, Fix, Quantity, Reason, Unavailable, Verdict

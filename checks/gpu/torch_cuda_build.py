@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, GpuGrant, Target, TorchFiles
 from dl_doctor.fixes import pip_install
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict

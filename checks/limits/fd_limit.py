@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Limits, LoaderPlan
 from dl_doctor.facts.loader_plan import DESCRIPTORS_OF_A_LOADER, DESCRIPTORS_PER_WORKER
 from dl_doctor.fixes import for_containers

@@ -2,7 +2,7 @@ import math
 import posixpath
 from collections.abc import Callable
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Cgroups, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict

@@ -1,6 +1,6 @@
 import shlex
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import InterpreterBuild, Target, TorchFiles
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 

@@ -1,6 +1,6 @@
 import re
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Target, TorchFiles
 from dl_doctor.facts.torch_files import Companion, Pin
 from dl_doctor.fixes import pip_install, python, torch_again

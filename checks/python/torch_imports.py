@@ -2,7 +2,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, Target, TorchFiles, TorchImport
 from dl_doctor.fixes import pip_install, python, torch_again
 from dl_doctor.model import Ended, Finding, Fix, Unavailable, Verdict

@@ -1,7 +1,7 @@
 import shlex
 from collections.abc import Callable
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict

@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory, SharedMemoryUse
 from dl_doctor.facts.refusal import Refusal
 from dl_doctor.fixes import for_containers

@@ -1,6 +1,6 @@
 import shlex
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, Disks
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.disks import Disk, Place

@@ -1,6 +1,6 @@
 import shlex
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, Environment
 from dl_doctor.facts.data_paths import HOME_CACHE, DataPath
 from dl_doctor.fixes import for_containers

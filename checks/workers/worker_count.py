@@ -1,6 +1,6 @@
 import math
 
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import CpuBudget, LoaderPlan
 from dl_doctor.facts.loader_plan import WORKERS_PER_CPU
 from dl_doctor.fixes import give_cpus

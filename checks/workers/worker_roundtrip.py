@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import LoaderPlan, StartMethods, WorkerRoundtrip
 from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Finding, Fix, Verdict

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from dl_doctor.catalogue import Catalogue, load
-from dl_doctor.check import Check
 from dl_doctor.collecting import default_timeout_s
+from dl_doctor.contract import Check
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict

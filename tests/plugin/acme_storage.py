@@ -3,7 +3,7 @@
 import msgspec
 
 from dl_doctor.catalogue import Plugin
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Collector, Mounts
 from dl_doctor.model import Finding, Fix, Verdict
 from dl_doctor.system import System
