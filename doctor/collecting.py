@@ -10,7 +10,7 @@ import msgspec
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.contract import needs_of
 from dl_doctor.model import PROFILES, Profile, Report, Unavailable
-from dl_doctor.probing import Probes
+from dl_doctor.probing import Begun, Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
@@ -26,6 +26,9 @@ DEFAULT_TIMEOUT_S = 60.0
 MORE_PER_GPU_S = 5.0
 """For each GPU: without persistence its first use takes seconds."""
 
+MORE_FOR_A_DATASET_S = 60.0
+"""Where one is examined: it is made, in as much time as importing torch may take, and its samples are read. Proposal."""
+
 
 class Collection:
     """The facts of one run: each is collected at most once, or taken from a saved report."""
@@ -37,23 +40,26 @@ class Collection:
         system: System,
         saved: Report | None = None,
         probes: Probes | None = None,
+        caller: Begun | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._system = system
         self._profile = settings.profile or DEFAULT_PROFILE
-        self._timeout_s = settings.timeout_s or default_timeout_s(system)
+        self._timeout_s = settings.timeout_s or default_timeout_s(system, settings)
         self._end_s = system.clock_s() + self._timeout_s
-        self._probes = probes or Probes(system, self._end_s)
+        self._probes = probes or Probes(system, self._end_s, caller)
         self._injected: dict[type, object] = {System: system, Settings: settings, Probes: self._probes}
         self._saved = saved
         self._tasks: dict[type, asyncio.Task[object]] = {}
         self.known: dict[type, object] = {}
         """A fact, or its Unavailable, by the fact's type."""
 
-    async def gather(self, wanted: Iterable[type], watcher: Watcher | None = None) -> int | None:
+    async def gather(
+        self, wanted: Iterable[type], watcher: Watcher | None = None, interruption: Interruption | None = None
+    ) -> int | None:
         """Collect these facts and what they need. Gives the signal that ended it early, or None."""
         ordered = self._catalogue.closure(wanted)
-        interruption = Interruption()
+        interruption = interruption or Interruption()
         work = asyncio.ensure_future(self._gather(ordered))
         telling = asyncio.ensure_future(tell(watcher or (lambda _: None), lambda: self._probes.in_flight))
         with interruption.ends(work):
@@ -161,13 +167,14 @@ class Collection:
         return dict(sorted(facts.items())), dict(sorted(unavailable.items()))
 
 
-def default_timeout_s(system: System) -> float:
+def default_timeout_s(system: System, settings: Settings) -> float:
     """Set before any fact is known: GPUs are counted by the driver's folder in /proc, which WSL and Jetsons do not have."""
     try:
         gpus = system.listdir("/proc/driver/nvidia/gpus")
     except OSError:
         gpus = []
-    return DEFAULT_TIMEOUT_S + MORE_PER_GPU_S * len(gpus)
+    examined = settings.dataset or settings.loader or settings.example
+    return DEFAULT_TIMEOUT_S + MORE_PER_GPU_S * len(gpus) + (MORE_FOR_A_DATASET_S if examined else 0)
 
 
 def sound(given: object, kind: type[Kind]) -> Kind:

@@ -37,11 +37,11 @@ from dl_doctor.model import (
     status_without,
 )
 from dl_doctor.outcome import outcome_of
-from dl_doctor.probing import Probes
+from dl_doctor.probing import Begun, Probes
 from dl_doctor.saved import settings_of
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
-from dl_doctor.watching import Watcher
+from dl_doctor.watching import Interruption, Watcher
 
 HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
 """Facts that the report's head is made of, whatever checks are asked for."""
@@ -65,6 +65,8 @@ def examine(
     *,
     probes: Probes | None = None,
     watcher: Watcher | None = None,
+    caller: Begun | None = None,
+    interruption: Interruption | None = None,
 ) -> Report:
     """Run the checks that `settings` ask for.
 
@@ -75,6 +77,8 @@ def examine(
         saved: a report whose facts are judged instead of collecting them.
         probes: what runs probes, where it is not this machine.
         watcher: is told what the run waits for.
+        caller: a fork of the process whose dataset is examined; see forking.py.
+        interruption: ends the collecting from another thread.
 
     A first SIGINT or SIGTERM ends the collecting: the report then holds what was known by then.
     """
@@ -82,9 +86,9 @@ def examine(
     if saved is not None:
         settings = settings.over(settings_of(saved))
     checks = selected(catalogue, settings)
-    collection = Collection(catalogue, settings, system, saved, probes)
+    collection = Collection(catalogue, settings, system, saved, probes, caller)
     wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
-    interrupted_by = asyncio.run(collection.gather(wanted, watcher))
+    interrupted_by = asyncio.run(collection.gather(wanted, watcher, interruption))
     results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
     facts, unavailable = collection.as_plain(saved)
     collection.see_off()

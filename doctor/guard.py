@@ -5,7 +5,8 @@ that does not answer.
 
     PYTHON -I -S guard.py CONTROL REQUESTS ANSWERS OUTPUT COMMAND...
 
-CONTROL is a descriptor to read. When it ends, however the doctor ended, everything below the guard is killed. REQUESTS is what
+CONTROL is a descriptor to read. When a byte comes or it ends, however the doctor ended, everything below the guard is killed.
+REQUESTS is what
 the command reads, ANSWERS a descriptor to write frames to, see `send`; OUTPUT takes what the command and its children print. The
 guard is the reaper of all its descendants, so that also a daemon which forked twice, began a session of its own and closed all
 descriptors is found.
@@ -19,6 +20,10 @@ import select
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUB_REAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -35,9 +40,10 @@ PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 """Characters that stand for themselves in JSON."""
 
 
-def main(control: int, requests: int, answers: int, output: int, *command: str) -> None:
+def main(control: int, requests: int, answers: int, output: int, become: "Callable[[int], None]") -> None:
+    """Guard a process that `become` makes something of; it is given ANSWERS, and does not come back."""
     woken = wake_up_on_signals()
-    child = start(command, requests, answers, output)
+    child = start(become, requests, answers, output)
     become_the_reaper()
     send(answers, {"started": child})
     os.close(requests)
@@ -70,8 +76,8 @@ def wake_up_on_signals() -> int:
     return woken
 
 
-def start(command: tuple[str, ...], requests: int, answers: int, output: int) -> int:
-    """Start the command in a process group of its own. It inherits no descriptor of the doctor's but these."""
+def start(become: "Callable[[int], None]", requests: int, answers: int, output: int) -> int:
+    """Start what is guarded, in a process group of its own. It inherits no descriptor of the doctor's but these."""
     child = os.fork()
     if child:
         return child
@@ -82,12 +88,18 @@ def start(command: tuple[str, ...], requests: int, answers: int, output: int) ->
         os.dup2(requests, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        become(answers)
+    finally:
+        os._exit(127)
+
+
+def execute(command: "list[str]", answers: int) -> None:
+    """Become this command."""
+    try:
         os.set_inheritable(answers, True)
         os.execv(command[0], command)
     except OSError as error:
         send(answers, {"unstartable": f"{command[0]}: {error.strerror}"})
-    finally:
-        os._exit(127)
 
 
 def wait(child: int, statuses: dict[int, int], control: int, woken: int) -> None:
@@ -211,4 +223,4 @@ def as_json(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])
+    main(*map(int, sys.argv[1:5]), lambda answers: execute(sys.argv[5:], answers))

@@ -1,8 +1,9 @@
 """Probes: what can hang or crash is touched in a disposable process, with a deadline.
 
 The doctor starts a guard (guard.py), the guard starts the interpreter that is examined (probes/forkserver.py), and that forks a
-process for each probe. Whatever happens to the doctor, nothing is left alive. What a probe does (raise, exit, die by a signal,
-hang) is an answer like any other, for checks to judge.
+process for each probe. Where a dataset is at hand already, the process that has it is forked instead (forking.py). Whatever
+happens to the doctor, nothing is left alive. What a probe does (raise, exit, die by a signal, hang) is an answer like any other,
+for checks to judge.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -68,10 +69,13 @@ class Probes:
     own_python = sys.executable
     """The interpreter that runs the doctor."""
 
-    def __init__(self, system: System, end_s: float) -> None:
+    def __init__(self, system: System, end_s: float, caller: "Begun | None" = None) -> None:
         self._system = system
         self._end_s = end_s
         """When the run's time is over, by the system's clock."""
+
+        self.caller = caller
+        """A fork of the process that called dl_doctor.check, which is where its dataset is; None on the command line."""
 
         self.in_flight: list[str] = []
         """Names of the probes that are running."""
@@ -79,8 +83,8 @@ class Probes:
         self._servers: dict[str | None, ForkServer] = {}
         """Those that fork, by their interpreter."""
 
-        self._guards: list[int] = []
-        """Pids of guards that may not have been reaped yet."""
+        self._guards: list[Begun] = [caller] if caller else []
+        """Those that may not have been reaped yet."""
 
     async def run(
         self,
@@ -140,8 +144,9 @@ class Probes:
             return known
         if place == "loaded":
             raise Missing(Unavailable.failed("the process that had made the dataset has ended"))
-        server = ForkServer(python)
-        self._guards.append(server.guard.pid)
+        begun = self.caller if self.caller and place == "loading" else begin(python)
+        server = ForkServer(begun)
+        self._guards.append(begun)
         if known:
             known.close()
         if place != "apart":
@@ -159,11 +164,13 @@ class Probes:
         for server in self._servers.values():
             server.close()
         self._servers.clear()
+        if self.caller:
+            self.caller.close()
 
     def see_off(self) -> None:
         """Reap the guards, once all is closed; one that is stuck is left."""
         for _ in range(100):
-            self._guards = [pid for pid in self._guards if not reaped(pid)]
+            self._guards = [begun for begun in self._guards if not begun.reaped()]
             if not self._guards:
                 return
             time.sleep(0.002)
@@ -173,11 +180,74 @@ class Probes:
         return await asyncio.gather(*(self.run(probe, given, deadline_s=deadline_s) for given in arguments))
 
 
-def reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
+class Begun:
+    """A guard that has been started, and our ends of the pipes to it."""
+
+    def __init__(self, start: Callable[[tuple[int, ...], tuple[int, ...]], int]) -> None:
+        """`start` is given the guard's ends and ours, and gives the guard's pid."""
+        control, self.control = os.pipe()
+        requests, self.requests = os.pipe()
+        self.answers, answers = os.pipe()
+        self.output, output = os.pipe()
+        theirs = (control, requests, answers, output)
+        try:
+            self._pid = start(theirs, (self.control, self.requests, self.answers, self.output))
+        finally:
+            for number in theirs:
+                os.close(number)
+        for number in (self.requests, self.answers, self.output):
+            os.set_blocking(number, False)
+        self._open = True
+        self._reaped = False
+
+    @property
+    def given_up(self) -> bool:
+        """We have had the guard end it."""
+        return self.control < 0
+
+    def give_up(self) -> None:
+        """Have the guard end everything. A byte says so: another thread's fork may hold the pipe open."""
+        if self.control >= 0:
+            with suppress(BrokenPipeError):
+                os.write(self.control, b"!")
+            os.close(self.control)
+            self.control = -1
+
+    def close(self) -> None:
+        """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
+        self.give_up()
+        if self._open:
+            self._open = False
+            for number in (self.requests, self.answers, self.output):
+                os.close(number)
+
+    def reaped(self) -> bool:
+        """Whether it has ended and nothing is left of it."""
+        with suppress(ChildProcessError):
+            self._reaped = self._reaped or os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
+            return self._reaped
         return True
+
+
+def begin(python: str | None) -> Begun:
+    """Start a guard and the interpreter below it in which probes are forked; None for ours."""
+
+    def start(theirs: tuple[int, ...], _: tuple[int, ...]) -> int:
+        answers = str(theirs[2])
+        ours = [sys.executable, "-I", "-S", "-c", FORK_SERVER, answers, json.dumps(sys.path)]
+        command = [python, "-c", FORK_SERVER, answers] if python else ours
+        guard = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
+            pass_fds=theirs,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        guard.returncode = 0  # Probes reaps it; Popen need not warn that it still runs
+        return guard.pid
+
+    return Begun(start)
 
 
 class Conversation:
@@ -224,13 +294,14 @@ class Conversation:
 
 
 class ForkServer:
-    """An interpreter in which probes run, its guard, and the pipes to both."""
+    """A process in which probes run, and its guard, through the pipes to both."""
 
     PIECE = struct.Struct(">IH")
     """What stands before each piece of a message: whose it is, and its length."""
 
-    def __init__(self, python: str | None) -> None:
+    def __init__(self, begun: Begun) -> None:
         self._loop = asyncio.get_running_loop()
+        self._begun = begun
         self.own = Conversation()
         """The guard's and the interpreter's; 0 in frames."""
 
@@ -238,34 +309,13 @@ class ForkServer:
         self._unsent = bytearray()
         self._heard = bytearray()
         self._tail = bytearray()
-        control, self._control = os.pipe()
-        requests, self._requests = os.pipe()
-        self._answers, answers = os.pipe()
-        self._output, output = os.pipe()
-        theirs = (control, requests, answers, output)
-        ours = [sys.executable, "-I", "-S", "-c", FORK_SERVER, str(answers), json.dumps(sys.path)]
-        command = [python, "-c", FORK_SERVER, str(answers)] if python else ours
-        try:
-            self.guard = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
-                pass_fds=theirs,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        finally:
-            for number in theirs:
-                os.close(number)
-        for number in (self._requests, self._answers, self._output):
-            os.set_blocking(number, False)
-        self._loop.add_reader(self._answers, self._take_frames)
-        self._loop.add_reader(self._output, self._take_output)
+        self._loop.add_reader(begun.answers, self._take_frames)
+        self._loop.add_reader(begun.output, self._take_output)
 
     @property
     def given_up(self) -> bool:
         """We have had the guard end it."""
-        return self._control < 0
+        return self._begun.given_up
 
     def ask(self, path: str, arguments: dict[str, Any], place: Place) -> Conversation:
         """Have a probe run."""
@@ -282,24 +332,18 @@ class ForkServer:
         """Take down what a probe waits for and have it killed, or all, where it is all there is or has not even started."""
         asked.look(asked.pid or self.own.pid)
         if asked.pid in (None, self.own.pid):
-            self._give_up()
+            self._begun.give_up()
         else:
             self._send({"end": next(number for number, one in self._asked.items() if one is asked)})
 
     def close(self) -> None:
-        """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
-        self._give_up()
+        """Let go, and wait for nothing."""
+        self._begun.give_up()
         self._take_output()
-        for number in (self._requests, self._answers, self._output):
+        for number in (self._begun.requests, self._begun.answers, self._begun.output):
             self._loop.remove_reader(number)
             self._loop.remove_writer(number)
-            os.close(number)
-        self.guard.returncode = 0  # Probes reaps it; Popen need not warn that it still runs
-
-    def _give_up(self) -> None:
-        if self._control >= 0:
-            os.close(self._control)
-            self._control = -1
+        self._begun.close()
 
     def _send(self, request: dict[str, Any]) -> None:
         self._unsent += json.dumps(request).encode("ascii") + b"\n"
@@ -307,31 +351,31 @@ class ForkServer:
 
     def _begin_to_write(self, _: "asyncio.Future[None]") -> None:
         if not self.given_up:
-            self._loop.add_writer(self._requests, self._write)
+            self._loop.add_writer(self._begun.requests, self._write)
 
     def _write(self) -> None:
         with suppress(BlockingIOError):
             try:
-                del self._unsent[: os.write(self._requests, self._unsent)]
+                del self._unsent[: os.write(self._begun.requests, self._unsent)]
             except BrokenPipeError:  # its end is told by the guard
                 self._unsent.clear()
         if not self._unsent:
-            self._loop.remove_writer(self._requests)
+            self._loop.remove_writer(self._begun.requests)
 
     def _take_output(self) -> None:
         with suppress(BlockingIOError):
-            while chunk := os.read(self._output, TAIL_BYTES):
+            while chunk := os.read(self._begun.output, TAIL_BYTES):
                 self._tail += chunk
                 del self._tail[:-TAIL_BYTES]
-            self._loop.remove_reader(self._output)
+            self._loop.remove_reader(self._begun.output)
 
     def _take_frames(self) -> None:
         with suppress(BlockingIOError):
-            while chunk := os.read(self._answers, 1 << 16):
+            while chunk := os.read(self._begun.answers, 1 << 16):
                 self._heard += chunk
                 self._take_pieces()
             self._all_ended({})  # nobody can write any more
-            self._loop.remove_reader(self._answers)
+            self._loop.remove_reader(self._begun.answers)
 
     def _take_pieces(self) -> None:
         while len(self._heard) >= self.PIECE.size:

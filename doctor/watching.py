@@ -26,6 +26,12 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._end: Callable[[], object] = lambda: None
+
+    def end(self) -> None:
+        """As the first SIGINT would, from another thread."""
+        self.signal = signal.SIGINT
+        self._end()
 
     @contextlib.contextmanager
     def ends(self, work: "asyncio.Future[None]") -> Iterator[None]:
@@ -34,6 +40,9 @@ class Interruption:
         So does the first one where the loop does not come round to hear of it: a collector waits in a system call.
         """
         loop = asyncio.get_running_loop()
+        self._end = lambda: loop.call_soon_threadsafe(work.cancel)
+        if self.signal is not None:
+            work.cancel()
 
         def arrived(number: int, _frame: FrameType | None) -> None:
             for each in ENDING:
@@ -49,6 +58,7 @@ class Interruption:
 
         if threading.current_thread() is not threading.main_thread():  # which alone may say what signals do
             yield
+            self._end = lambda: None
             return
         before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGALRM)}
         for number in ENDING:

@@ -41,8 +41,9 @@ ANYTHING = "anything"
 
 MAY_IMPORT = {
     # a module, or with a dot behind it the modules of a folder: what it may import beyond the standard library
-    ".": "",
+    ".": ".calling .model",
     ".__main__": ".cli",
+    ".calling": "msgspec click .catalogue .commands .engine .forking .model .reports .settings .system .watching",
     ".catalogue": "msgspec .checks .contract .facts .model .probing .settings .system",
     ".checks": ".checks",
     ".checks.": ".contract .facts .fixes .model .units",
@@ -55,6 +56,7 @@ MAY_IMPORT = {
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
     ".fixes": ".facts .model",
+    ".forking": ".guard .probes .probing",
     ".guard": "",
     ".model": "msgspec",
     ".outcome": ".model .settings",

@@ -3,7 +3,9 @@
     python -c TEXT ANSWERS [PATH]
 
 So sys.path begins as it would for the job, with the working directory, and our own folder is not on it; with PATH, a list in
-JSON, it is that. Standard input gives requests, lines of JSON:
+JSON, it is that. In a fork of a process that has a dataset at hand (forking.py) it is a module, and `main` is called.
+
+Standard input gives requests, lines of JSON:
 
     {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "place": "forked"}    run this probe
     {"end": 3}                                                                               kill it
@@ -18,29 +20,30 @@ ANSWERS takes frames, see `send`.
 
 import sys
 
-working_directory = sys.path.pop(0)  # a json.py of the user's is the job's trouble, not the probe's
+if __name__ == "__main__":
+    working_directory = sys.path.pop(0)  # a json.py of the user's is the job's trouble, not the probe's
 
-import importlib  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import re  # noqa: E402
-import select  # noqa: E402
-import signal  # noqa: E402
-import struct  # noqa: E402
-import warnings  # noqa: E402
+import importlib
+import json
+import os
+import re
+import select
+import signal
+import struct
+import warnings
 
-sys.path.insert(0, working_directory)
-
-answers = int(sys.argv[1])
+answers = -1
 running = {}  # type: dict[int, int]  # the number of each probe by its pid
-loaded = []  # type: list[object]  # what a probe that was loading has made
+loaded = []  # type: list[object]  # what a probe that was loading has made; before that, what it is given
 
 
-def main():
+def main(told, *given):
+    """Serve until standard input ends. `told` is the descriptor of ANSWERS, `given` what the probe that is loading gets."""
+    global answers  # noqa: PLW0603 (everything below writes to it)
+    answers = told
+    loaded[:] = given
     os.set_inheritable(answers, False)
     be_the_first_to_go()
-    if len(sys.argv) > 2:
-        sys.path[:] = json.loads(sys.argv[2])
     woken, wake = os.pipe()
     for descriptor in (woken, wake):
         os.set_blocking(descriptor, False)
@@ -148,14 +151,27 @@ def answer(request):
             os._exit(0)  # the job's code has forked, and this is the child
         if request["place"] == "loading":
             told, made = told
-            loaded.append(made)
+            loaded[:] = [made]
         send(number, {"answer": told})
-    except Exception as error:  # noqa: BLE001 (it is the answer)
+    except SystemExit as error:
+        leave(error.code)
+    except BaseException as error:  # noqa: BLE001 (it is the answer)
         import traceback  # noqa: PLC0415
 
+        if os.getpid() != pid:
+            os._exit(1)
         send(number, {"raised": {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}})
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def leave(code):
+    """End as Python does of SystemExit, but for what the job has registered for its end."""
+    if not isinstance(code, (int, type(None))):
+        sys.stderr.write("%s\n" % (code,))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit((code or 0) & 0xFF if isinstance(code, (int, type(None))) else 1)
 
 
 def run(path, arguments, step):
@@ -179,4 +195,8 @@ def send(number, message):
         os.write(answers, struct.pack(">IH", number, len(piece)) + piece)
 
 
-main()
+if __name__ == "__main__":
+    sys.path.insert(0, working_directory)
+    if len(sys.argv) > 2:
+        sys.path[:] = json.loads(sys.argv[2])
+    main(int(sys.argv[1]))
