@@ -39,7 +39,7 @@ class Wrong(Exception):
 
 
 def probe(arguments, step, *at_hand):
-    """`spec` names it; `allowed_bytes` is what making it may take beyond torch (None: all there is). `at_hand`: it is made already.
+    """`spec` names it; `allowed_bytes` is what making it may take beyond torch (None: all there is). `at_hand`: it is made.
 
     Gives a description, and a Loaded, which later probes get as their third argument.
     """
@@ -444,7 +444,7 @@ class Loaded:
             "kind": "other" if self.foreign else "iterable" if self.iterable else "map",
             "type": full_name(self.dataset),
             "length": length(self.dataset),
-            "arguments": self.loader and arguments_of(self.loader, self.torch.utils.data),
+            "arguments": None if self.loader is None else arguments_of(self.loader, self.torch.utils.data),
         }
 
     def new_loader(self, **changes):
