@@ -46,7 +46,6 @@ def main(control: int, requests: int, answers: int, output: int, become: "Callab
     child = start(become, requests, answers, output)
     become_the_reaper()
     send(answers, {"started": child})
-    os.close(requests)
     os.close(output)
     statuses: dict[int, int] = {}
     wait(child, statuses, control, woken)

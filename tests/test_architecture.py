@@ -85,8 +85,8 @@ DOORS |= {"subprocess", "sys", "tempfile", "threading", "time"}
 
 CATALOGUE = Catalogue(CHECKS, COLLECTORS)
 
-FRONT = (".__main__", ".cli", ".commands", ".output", ".probes", ".terminal")
-"""Modules and folders that print, exit, or ask what standard output is."""
+FRONT = (".__main__", ".cli", ".commands", ".forking", ".output", ".probes", ".terminal")
+"""Modules and folders that print, exit, ask what standard output is, or give it up in a fork."""
 
 
 @pytest.mark.parametrize("module", SOURCES)

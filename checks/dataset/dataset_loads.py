@@ -9,27 +9,28 @@ def dataset_loads(loader: Loader) -> Verdict:
 
     ## What it checks
     What `--dataset` or `--loader` names is imported in a process of the job's Python and, if it is a function or a class, called
-    without arguments. An object that holds loaders or splits is opened: a Lightning DataModule (`setup("fit")`, then
-    `train_dataloader()`), a dict with a "train" in it, a list of loaders.
+    without arguments. What holds loaders or splits is opened: a Lightning DataModule (`setup("fit")`, then `train_dataloader()`),
+    a dict (its "train", else its first), several loaders (the first), a CombinedLoader. `dl_doctor.check(loader)` examines what
+    there is already, in a fork of its process.
 
     ## Why it matters
     The job begins in the same way. A path that is not mounted here, a package that is missing in this environment, or a file
     that takes more memory than there is ends it before the first step.
 
     ## How it decides
-    An exception, an exit and a death by a signal fail. What does not come back in time, and a name that leads to nothing that
-    could be examined, is an error: then nothing else can be said of the dataset. Making it may take a quarter of the memory
-    that is left, on top of torch; if it wants more, it is stopped, and that is a warning.
+    An exception, an exit, a death by a signal and a dataset of no samples fail. What does not come back in time, and a name that
+    leads to nothing that could be examined, is an error: then nothing else can be said of the dataset. Making it may take a
+    quarter of the memory that is left, on top of torch; if it wants more, it is stopped, and that is a warning.
 
     For example, `--dataset train.py:make_dataset` fails where that function opens an index in /data and /data is not mounted.
 
     ## How to fix
     The last line of the exception says what is missing. A class that needs arguments gets a function that gives them:
-    `def make_dataset(): return Data("/data/train")`, and `--dataset train.py:make_dataset`.
+    `def make_data(): return Data("/data/train")`, and `--dataset train.py:make_data`.
 
     ## Known limits
     A main guard does not run: what is made below `if __name__ == "__main__"` cannot be named. What the function does when it
-    gets other arguments is not seen.
+    gets other arguments is not seen. `prepare_data()` of a DataModule is not called, because it downloads.
 
     ## References
     docs.python.org/3/library/runpy.html, lightning.ai/docs/pytorch/stable/data/datamodule.html
@@ -38,7 +39,7 @@ def dataset_loads(loader: Loader) -> Verdict:
     if loader.wrong:
         return Verdict.unknown(loader.wrong)
     if loader.made:
-        return Verdict(told(loader), foreign(loader))
+        return Verdict(told(loader), [*empty(loader), *foreign(loader)])
     if loader.out_of_memory:
         return Verdict(f"{loader.spec} was stopped", [too_large(loader)], Verdict.unknown("it needs more memory").reason)
     if ended.how in ("hung", "unstartable"):
@@ -49,7 +50,8 @@ def dataset_loads(loader: Loader) -> Verdict:
 def told(loader: Loader) -> str:
     size = "of unknown length" if loader.length is None else f"of {loader.length:,} samples"
     taken = "".join(f", {choice}" for choice in loader.choices)
-    return f"{loader.spec}{taken}: {loader.type} {size}, made in {plain(loader.make_s or 0)} s"
+    made = "" if loader.make_s is None else f", made in {plain(loader.make_s)} s"
+    return f"{loader.spec}{taken}: {loader.type} {size}{made}"
 
 
 def broken(loader: Loader) -> Finding:
@@ -81,6 +83,22 @@ def too_large(loader: Loader) -> Finding:
             Fix("Keep paths or offsets in the dataset, and read a sample when it is asked for"),
         ),
     )
+
+
+def empty(loader: Loader) -> list[Finding]:
+    if loader.length != 0:
+        return []
+    return [
+        Finding(
+            level="fail",
+            subject=loader.spec,
+            summary=f"{loader.spec} has no samples",
+            measured=Quantity(0, "samples", f"len({loader.type})"),
+            expected=Quantity(1, "samples", "something to train on"),
+            relation="at_least",
+            why="An epoch ends at once, and a loader that shuffles raises. A pattern that matches no file here has this effect.",
+        )
+    ]
 
 
 def foreign(loader: Loader) -> list[Finding]:

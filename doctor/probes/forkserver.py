@@ -31,38 +31,76 @@ import select
 import signal
 import struct
 import warnings
+from os import fork as fork_process  # by names of our own: the job's code may patch modules, as gevent does
+from os import read, waitpid, write
+from select import select as wait_for
+
+CODE = json.JSONEncoder(ensure_ascii=False)
 
 answers = -1
+requests = -1
+pipes = {}  # type: dict[int, str]  # what the kernel calls these two
+waking = []  # type: list[int]  # the two ends of a pipe that signals write to
 running = {}  # type: dict[int, int]  # the number of each probe by its pid
 loaded = []  # type: list[object]  # what a probe that was loading has made; before that, what it is given
 
 
 def main(told, *given):
     """Serve until standard input ends. `told` is the descriptor of ANSWERS, `given` what the probe that is loading gets."""
-    global answers  # noqa: PLW0603 (everything below writes to it)
-    answers = told
+    global answers, requests
+    answers, requests = told, os.dup(0)
+    pipes.update({number: name_of(number) for number in (answers, requests)})
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     loaded[:] = given
     os.set_inheritable(answers, False)
     be_the_first_to_go()
-    woken, wake = os.pipe()
-    for descriptor in (woken, wake):
-        os.set_blocking(descriptor, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    hear_of_signals()
     unread = b""
     while True:
-        ready = select.select([0, woken], [], [])[0]
-        if woken in ready:
-            os.read(woken, 512)
+        ready = wait_for([requests, waking[0]], [], [])[0]
+        if waking[0] in ready:
+            read(waking[0], 512)
             reap()
-        if 0 in ready:
-            chunk = os.read(0, 65536)
+        if requests in ready:
+            chunk = read(requests, 65536)
             if not chunk:
                 os._exit(0)
             lines = (unread + chunk).split(b"\n")
             unread = lines.pop()
             for line in lines:
-                take(json.loads(line.decode("utf-8")), [woken, wake])
+                take(json.JSONDecoder().decode(line.decode("utf-8")))
+
+
+def hear_of_signals():
+    waking[:] = os.pipe()
+    for descriptor in waking:
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(waking[1])
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+
+
+def name_of(descriptor):
+    try:
+        return os.readlink("/proc/self/fd/%d" % descriptor)
+    except OSError:
+        return ""
+
+
+def kept(descriptor, flags):
+    """Our end of a pipe; opened anew, from the parent's, where the job's code has closed it."""
+    name = pipes[descriptor]
+    if name_of(descriptor) == name:
+        return descriptor
+    folder = "/proc/%d/fd" % os.getppid()
+    for number in os.listdir(folder):
+        try:
+            if os.readlink(os.path.join(folder, number)) == name:
+                again = os.open(os.path.join(folder, number), flags)
+                pipes[again] = name
+                return again
+        except OSError:  # one that is not there any more
+            continue
+    os._exit(1)
 
 
 def be_the_first_to_go():
@@ -74,7 +112,8 @@ def be_the_first_to_go():
         pass
 
 
-def take(request, ours):
+def take(request):
+    global requests  # noqa: PLW0603
     if "import" in request:
         import_early(request["import"])
         return
@@ -86,6 +125,8 @@ def take(request, ours):
     if request["place"] == "loading":
         answer(request)
         send(request["number"], {"ended": {"exit_code": 0, "signal": None, "left": []}})
+        requests = kept(requests, os.O_RDONLY)
+        hear_of_signals()
         return
     pid = 0 if request["place"] == "apart" else fork()
     if pid:
@@ -93,9 +134,8 @@ def take(request, ours):
         return
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for descriptor in ours:
+    for descriptor in (*waking, requests):
         os.close(descriptor)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     answer(request)
     os._exit(0)
 
@@ -110,10 +150,9 @@ def import_early(names):
 
 def fork():
     """In a process group of its own, which both sides see to: neither knows who comes first."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     warnings.simplefilter("ignore")  # of threads that the job's sitecustomize has started
-    pid = os.fork()
+    pid = fork_process()
     try:
         os.setpgid(pid, pid)
     except OSError:
@@ -130,15 +169,25 @@ def kill_group(pid):
 
 def reap():
     """Tell of each probe that has ended how it did."""
-    while running:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            return
-        number = running.pop(pid, None)
-        if number is not None:
+    for pid, number in list(running.items()):
+        try:
+            ended, status = waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # somebody else took it
+            ended, status = pid, 0
+        if ended:
+            del running[pid]
             code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             died_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
             send(number, {"ended": {"exit_code": code, "signal": died_by, "left": []}})
+
+
+def flush():
+    """What is printed; the job's code may have closed or replaced both streams."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001
+            pass
 
 
 def answer(request):
@@ -160,17 +209,22 @@ def answer(request):
 
         if os.getpid() != pid:
             os._exit(1)
-        send(number, {"raised": {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}})
-    sys.stdout.flush()
-    sys.stderr.flush()
+        send(number, {"raised": {"type": type(error).__name__, "message": text_of(error), "trace": traceback.format_exc()}})
+    flush()
+
+
+def text_of(error):
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 (an exception of the job's need not be sound)
+        return "(its text raises %s)" % type(another).__name__
 
 
 def leave(code):
     """End as Python does of SystemExit, but for what the job has registered for its end."""
     if not isinstance(code, (int, type(None))):
-        sys.stderr.write("%s\n" % (code,))
-    sys.stdout.flush()
-    sys.stderr.flush()
+        os.write(2, ("%s\n" % (code,)).encode("utf-8", "backslashreplace"))
+    flush()
     os._exit((code or 0) & 0xFF if isinstance(code, (int, type(None))) else 1)
 
 
@@ -187,12 +241,14 @@ def send(number, message):
 
     What is no text (a lone surrogate) is shown by its number.
     """
-    text = json.dumps(message, ensure_ascii=False)
+    global answers  # noqa: PLW0603
+    answers = kept(answers, os.O_WRONLY)
+    text = CODE.encode(message)
     content = re.sub("[\ud800-\udfff]", lambda match: "\\\\u%04x" % ord(match.group()), text).encode("utf-8") + b"\n"
     most = select.PIPE_BUF - 6
     for begin in range(0, len(content), most):
         piece = content[begin : begin + most]
-        os.write(answers, struct.pack(">IH", number, len(piece)) + piece)
+        write(answers, struct.pack(">IH", number, len(piece)) + piece)
 
 
 if __name__ == "__main__":
