@@ -8,8 +8,8 @@ import difflib
 import multiprocessing
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from typing import Any, cast
+from concurrent.futures import Future, wait
+from typing import Any
 
 import click
 import msgspec
@@ -76,11 +76,13 @@ def in_a_thread(work: Callable[[], Report], end: Callable[[], None]) -> Report:
     thread = threading.Thread(target=run, name="dl-doctor", daemon=True)
     thread.start()
     try:
-        thread.join()
+        wait([done])  # not Thread.join, which takes a thread for ended once it was interrupted
     except BaseException:
         end()
-        thread.join()
+        wait([done])
         raise
+    finally:
+        thread.join()
     return done.result()
 
 
@@ -100,7 +102,7 @@ def settings_of(options: Mapping[str, object], catalogue: Any) -> Settings:
             raise TypeError(f"check() has no option {name!r}: {hint}")
         parameter = parameters[name]
         if value is not None:
-            given[cast("str", parameter.name)] = converted(value, parameter, context)
+            given[parameter.name] = converted(value, parameter, context)
     try:
         return check.settings_of(given, catalogue)
     except click.ClickException as error:

@@ -97,13 +97,13 @@ def serve(answers: int, given: object) -> None:
     """Be what forks the probes. Standard streams lead to the doctor by now."""
     try:
         gc.enable()
-        sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
-        sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-        sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         torch: Any = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "set_num_threads"):
             torch.set_num_threads(1)  # as in a forked worker: threads of OpenMP do not survive a fork
-        forkserver.main(answers, given)
+        forkserver.main(answers, given)  # type: ignore[no-untyped-call]
     except BaseException:  # noqa: BLE001 (nothing may get back into the caller's code)
         traceback.print_exc()
         flush()

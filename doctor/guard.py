@@ -222,4 +222,5 @@ def as_json(value: object) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:5]), lambda answers: execute(sys.argv[5:], answers))
+    numbers = [int(argument) for argument in sys.argv[1:5]]
+    main(numbers[0], numbers[1], numbers[2], numbers[3], lambda answers: execute(sys.argv[5:], answers))

@@ -47,6 +47,12 @@ GRACE_S = 0.8
 """How long a guard may take, past the deadline, to end everything and say so: as long, and some more."""
 
 
+REAPING_S = 0.2
+"""How long ends are waited for, so that nothing is left when we end."""
+
+REAPING_FOR_A_CALLER_S = 5.0
+"""The same where our process lives on, and would keep what is left as a zombie."""
+
 LOADED = "what is loaded"
 """Stands for an interpreter's path where the server is meant that has loaded something."""
 
@@ -169,11 +175,10 @@ class Probes:
 
     def see_off(self) -> None:
         """Reap the guards, once all is closed; one that is stuck is left."""
-        for _ in range(100):
-            self._guards = [begun for begun in self._guards if not begun.reaped()]
-            if not self._guards:
-                return
+        end_s = time.monotonic() + (REAPING_FOR_A_CALLER_S if self.caller else REAPING_S)
+        while self._guards and time.monotonic() < end_s:
             time.sleep(0.002)
+            self._guards = [begun for begun in self._guards if not begun.reaped()]
 
     async def run_each(self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float) -> list[Probed]:
         """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
@@ -207,17 +212,17 @@ class Begun:
 
     def give_up(self) -> None:
         """Have the guard end everything. A byte says so: another thread's fork may hold the pipe open."""
-        if self.control >= 0:
+        control, self.control = self.control, -1
+        if control >= 0:
             with suppress(BrokenPipeError):
-                os.write(self.control, b"!")
-            os.close(self.control)
-            self.control = -1
+                os.write(control, b"!")
+            os.close(control)
 
     def close(self) -> None:
         """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
         self.give_up()
-        if self._open:
-            self._open = False
+        was_open, self._open = self._open, False
+        if was_open:
             for number in (self.requests, self.answers, self.output):
                 os.close(number)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dl_doctor.facts.loader import EXAMPLE
+
 HANGS = "import time; time.sleep(60)"
 
 
@@ -80,6 +82,41 @@ def test_with_a_real_torch_all_is_well(torch_python: str) -> None:
     assert {status for status in statuses.values() if status not in ("pass", "skip", "not_run")} == set()
     assert statuses["torch-imports"] == "pass"
     assert report["machine"]["torch"].startswith("2.13.0")
+
+
+def test_the_example_is_well_here(torch_python: str) -> None:
+    """Notes apart, it gives no finding: whoever tries it learns of the machine, and not of the example."""
+    code, statuses, report = doctor("--example", "--python", torch_python, "-i", "shm-size")  # which may find what others left
+
+    assert code == 0
+    assert {status for status in statuses.values() if status not in ("pass", "skip", "not_run")} == set()
+    assert (statuses["dataset-loads"], report["facts"]["loader"]["length"]) == ("pass", 512)
+    assert report["run"]["duration_s"] < 30  # about 3 s, and 10 s at most where nothing else runs
+
+
+def test_the_example_needs_torch(tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+
+    code, statuses, _ = doctor("--example", VIRTUAL_ENV=str(environment))
+
+    assert (code, statuses["dataset-loads"]) == (0, "skip")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_examples_workers_start_by_each_method(torch_python: str, tmp_path: Path, method: str) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from dl_doctor_example import Images; from torch.utils.data import DataLoader\n"
+        "pictures, numbers = next(iter(DataLoader(Images(), 4, num_workers=1, multiprocessing_context=sys.argv[2])))\n"
+        "print(*pictures.shape, pictures.abs().max() <= 1, numbers.tolist())"
+    )
+    folder = Path(EXAMPLE.rpartition("/")[0])
+
+    done = subprocess.run(
+        [torch_python, "-c", program, folder, method], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stderr, done.stdout) == ("", "4 3 112 112 tensor(True) [0, 1, 2, 3]\n")
 
 
 @pytest.mark.parametrize("python", ["/nonexistent/python", "/etc/passwd", "/"])

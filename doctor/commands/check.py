@@ -39,7 +39,7 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--profile", type=click.Choice(PROFILES), help="How far to look.  [default: default]")
 @click.option("--fail-on", type=click.Choice(["fail", "warn", "never"]), help="What exits 1.  [default: fail]")
 @click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
-              help="Total budget; what does not fit is not judged.  [default: 60, and 5 for each GPU]")  # fmt: skip
+              help="Total budget; what does not fit is not judged.  [default: 60, 5 for each GPU, 60 for a dataset]")  # fmt: skip
 @click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
 @click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")

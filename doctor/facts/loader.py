@@ -11,7 +11,7 @@ from dl_doctor.probing import HERE, Probes
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import binary_size
 
-EXAMPLE = f"{HERE / 'example' / 'images.py'}:make_loader"
+EXAMPLE = f"{HERE / 'example' / 'dl_doctor_example.py'}:make_loader"
 """What `--example` stands for."""
 
 DEADLINE_S = 45.0
@@ -107,6 +107,8 @@ async def collect(probes: Probes, settings: Settings, target: Target, memory: Me
     spec = EXAMPLE if settings.example else settings.loader or settings.dataset
     if spec is None:
         return Unavailable.not_asked("needs --dataset or --loader")
+    if settings.example and not target.has_torch:
+        return Unavailable.absent(f"the example needs torch, and {target.path} has none")
     allowed = allowed_bytes(memory)
     if isinstance(allowed, Unavailable):
         return allowed

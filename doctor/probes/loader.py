@@ -30,7 +30,7 @@ ONCE_ONLY = (
     itertools.cycle,
     itertools.islice,
     type(iter([])),
-)
+)  # type: tuple[type, ...]
 """What can be gone through a single time."""
 
 

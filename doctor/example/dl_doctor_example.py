@@ -1,4 +1,7 @@
-"""A small image dataset for `--example`: PNG files, decoded and cropped as a training job would, with torch alone."""
+"""A small image dataset for `--example`: PNG files, decoded and cropped as a training job would, with torch alone.
+
+It is imported by file, as a user's is; its name cannot be that of a module of theirs.
+"""
 
 import struct
 import zlib
