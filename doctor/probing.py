@@ -75,13 +75,15 @@ class Probes:
     own_python = sys.executable
     """The interpreter that runs the doctor."""
 
+    caller: "Begun | None" = None
+    """A fork of the process that called dl_doctor.check, which is where its dataset is; None on the command line."""
+
     def __init__(self, system: System, end_s: float, caller: "Begun | None" = None) -> None:
         self._system = system
         self._end_s = end_s
         """When the run's time is over, by the system's clock."""
 
         self.caller = caller
-        """A fork of the process that called dl_doctor.check, which is where its dataset is; None on the command line."""
 
         self.in_flight: list[str] = []
         """Names of the probes that are running."""

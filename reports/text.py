@@ -40,6 +40,7 @@ def render(report: Report, look: Look) -> str:
         file=file,
         width=look.width,
         force_terminal=look.color,
+        force_jupyter=False,  # which would show it, and give nothing
         color_system="standard" if look.color else None,
         no_color=not look.color,
         markup=False,

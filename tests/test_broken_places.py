@@ -106,7 +106,7 @@ def test_the_example_needs_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_the_examples_workers_start_by_each_method(torch_python: str, tmp_path: Path, method: str) -> None:
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from dl_doctor_example import Images; from torch.utils.data import DataLoader\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\nfrom dl_doctor_example import DataLoader, Images\n"
         "pictures, numbers = next(iter(DataLoader(Images(), 4, num_workers=1, multiprocessing_context=sys.argv[2])))\n"
         "print(*pictures.shape, pictures.abs().max() <= 1, numbers.tolist())"
     )

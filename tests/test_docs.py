@@ -1,11 +1,16 @@
 """What README and docs show is what there is."""
 
+import re
+import shlex
+import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from dl_doctor import catalogue
 from dl_doctor.schema import schema_of
+from tests.installed import Installed, installed_once, run
 
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text()
@@ -13,6 +18,33 @@ README = (PROJECT / "README.md").read_text()
 
 def test_the_report_in_readme_is_the_golden_one() -> None:
     assert (PROJECT / "tests/reports/docker-v1.txt").read_text() in README
+
+
+SECTION = README.partition("\n## Your dataset\n")[2].partition("\n## ")[0]
+TRAIN, FROM_PYTHON = re.findall("```python\n(.*?)```", SECTION, re.DOTALL)
+COMMANDS = re.findall(r"^\$ dl-doctor (.*)$", SECTION, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_datasets_in_readme_are_examined(command: str, torch_python: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+
+    done = run([sys.executable, "-m", "dl_doctor", *shlex.split(command), "--python", torch_python, "-v"], tmp_path)
+
+    assert (done.stderr, done.returncode) == ("", 0), done.stdout
+    assert "dataset-loads" in done.stdout
+
+
+def test_the_script_in_readme_runs(torch_python: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    installed: Installed = installed_once(tmp_path_factory)
+    (packages,) = Path(torch_python).parents[1].glob("lib/python3*/site-packages")
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "notebook.py").write_text(FROM_PYTHON)
+
+    done = run([installed.python, "notebook.py"], tmp_path, PYTHONPATH=str(packages))
+
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert "go (exit 0)" in done.stdout
 
 
 def test_the_plugin_in_readme_is_the_one_that_is_tested() -> None:

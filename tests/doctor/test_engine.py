@@ -222,7 +222,8 @@ def test_the_budget_grows_with_the_gpus(tmp_path: Path, gpus: int | None, second
         for index in range(gpus):
             (folder / f"0000:{index:02x}:00.0").mkdir()
 
-    assert default_timeout_s(System(str(tmp_path))) == seconds
+    assert default_timeout_s(System(str(tmp_path)), Settings()) == seconds
+    assert default_timeout_s(System(str(tmp_path)), Settings(loader="train.py:make_loader")) == seconds + 60
 
 
 def test_what_does_not_fit_into_the_budget_says_so(tmp_path: Path) -> None:
