@@ -5,7 +5,14 @@ To add a check, copy a neighbour, and name it here.
 
 from dl_doctor.checks.container import runtime, temp_space, user_identity
 from dl_doctor.checks.cpu import affinity_kept, cpu_budget
-from dl_doctor.checks.dataset import dataset_loads
+from dl_doctor.checks.dataset import (
+    data_present,
+    dataset_collate,
+    dataset_loads,
+    dataset_random,
+    dataset_sample,
+    iterable_sharding,
+)
 from dl_doctor.checks.gpu import (
     gpu_device_access,
     gpu_driver_floor,
@@ -15,16 +22,20 @@ from dl_doctor.checks.gpu import (
     gpu_visible,
     torch_cuda_build,
 )
-from dl_doctor.checks.limits import fd_limit, memory_budget
+from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
-from dl_doctor.checks.shm import shm_size, shm_usable
+from dl_doctor.checks.shm import shm_memory_limit, shm_size, shm_usable
 from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
 from dl_doctor.checks.workers import start_method, worker_count, worker_roundtrip
 
 CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
+    data_present.CHECK,
+    dataset_collate.CHECK,
     dataset_loads.CHECK,
+    dataset_random.CHECK,
+    dataset_sample.CHECK,
     disk_space.CHECK,
     disk_type.CHECK,
     fd_limit.CHECK,
@@ -36,11 +47,14 @@ CHECKS = (
     gpu_visible.CHECK,
     import_latency.CHECK,
     interpreter.CHECK,
+    iterable_sharding.CHECK,
     memory_budget.CHECK,
     mount_responds.CHECK,
     packages_consistent.CHECK,
     path_writable.CHECK,
+    process_budget.CHECK,
     runtime.CHECK,
+    shm_memory_limit.CHECK,
     shm_size.CHECK,
     shm_usable.CHECK,
     start_method.CHECK,

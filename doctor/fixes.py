@@ -1,14 +1,19 @@
 """Fixes that several checks word alike."""
 
+import math
+import posixpath
 import shlex
 from bisect import bisect_left
 from collections.abc import Callable
 
+from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
-from dl_doctor.model import Fix
+from dl_doctor.model import Fix, Unavailable
+from dl_doctor.units import GIB
 
 
 def for_containers(
@@ -87,6 +92,42 @@ def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fi
         return ()
     options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
     return (Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly."),)
+
+
+def more_memory(memory: MemoryBudget, need: int, share: float, cgroups: Cgroups | Unavailable) -> tuple[Fix, ...]:
+    """Limits with which the need takes no more than this share of what they leave, in whole GiB."""
+    charged = memory.tightest.limit_bytes - memory.headroom_bytes
+    gib = math.ceil((charged + need / share) / GIB)
+    if memory.tightest.scope == "node" or gib * GIB > memory.total_bytes:
+        return (Fix("Move to a machine with more memory, or end what takes it here"),)
+    raised = for_containers(
+        "Raise the container's limit",
+        run=f"--memory={gib}g",
+        compose=(f"mem_limit: {gib}g",),
+        kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
+    )
+    lifted = Fix(f"Lift the limit in {memory.tightest.source}", runtimes=("bare", "container", "lxc"), risk="needs-root")
+    if from_above(memory, cgroups):
+        raised = tuple(fix for fix in raised if "kubernetes" in fix.runtimes)  # a pod's group has what its containers have
+        lifted = Fix(
+            f"Lift the limit of a group above the container's, told in {memory.tightest.source}",
+            runtimes=(*lifted.runtimes, "docker", "podman", "compose"),
+            risk="needs-root",
+        )
+    return (
+        *raised,
+        lifted,
+        Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
+    )
+
+
+def from_above(memory: MemoryBudget, cgroups: Cgroups | Unavailable) -> bool:
+    """Whether the tightest limit is of a group above this process's own: no option of a container's can lift it."""
+    group = cgroups.groups.get("memory") if isinstance(cgroups, Cgroups) else None
+    folder, name = posixpath.split(memory.tightest.source)
+    if group is None or folder not in group.folders:
+        return False
+    return name == "memory.stat" or not group.own_visible or folder != group.folders[0]
 
 
 def python(target: Target) -> str:

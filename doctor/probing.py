@@ -182,9 +182,11 @@ class Probes:
             time.sleep(0.002)
             self._guards = [begun for begun in self._guards if not begun.reaped()]
 
-    async def run_each(self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float) -> list[Probed]:
+    async def run_each(
+        self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float, place: Place = "forked"
+    ) -> list[Probed]:
         """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
-        return await asyncio.gather(*(self.run(probe, given, deadline_s=deadline_s) for given in arguments))
+        return await asyncio.gather(*(self.run(probe, given, deadline_s=deadline_s, place=place) for given in arguments))
 
 
 class Begun:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from dl_doctor.facts import (
+    Batches,
     CpuBudget,
     DataPaths,
     GpuAccess,
@@ -12,6 +13,7 @@ from dl_doctor.facts import (
     GpuLibraries,
     InterpreterBuild,
     Limits,
+    Loader,
     LoaderPlan,
     MemoryBudget,
     NvidiaDriver,
@@ -39,24 +41,86 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
 from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
-from dl_doctor.units import GIB
+from dl_doctor.units import GIB, MIB
 
 
 def loader_plan(
-    *, ranks: int = 1, tensors_per_batch: int | None = None, gpus: Any = None, loader: Any = None, **settings: Any
+    *,
+    ranks: int = 1,
+    tensors_per_batch: int | None = None,
+    gpus: Any = None,
+    loader: Any = None,
+    batches: Any = None,
+    methods: Any = None,
+    **settings: Any,
 ) -> LoaderPlan:
     """A plan from options, as the collector makes it; with a GPU unless a test says otherwise."""
+    unknown = Unavailable.not_asked("a test")
     ranks_here = Ranks(on_node=ranks, in_task=ranks, source="a test")
     plan = collect(
-        Settings(**settings), ranks_here, gpus or gpu_grant(nodes=("nvidia0",)), loader or Unavailable.not_asked("a test")
+        Settings(**settings),
+        ranks_here,
+        gpus or gpu_grant(nodes=("nvidia0",)),
+        loader or unknown,
+        batches or unknown,
+        methods or start_methods(),
     )
-    return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch)
+    return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch) if tensors_per_batch else plan
+
+
+def loader_made(**fields: Any) -> Loader:
+    """A dataset of a thousand samples that was made, without a DataLoader."""
+    known = {
+        "spec": "train.py:make",
+        "ended": ANSWERED,
+        "allowed_bytes": 10 * GIB,
+        "kind": "map",
+        "type": "train.Images",
+        "length": 1000,
+        "make_s": 0.1,
+    }
+    return Loader(**{**known, **fields})
+
+
+def loader_arguments(**fields: Any) -> LoaderArguments:
+    known = {
+        "batch_size": 32,
+        "num_workers": 4,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+        "persistent_workers": False,
+        "drop_last": False,
+        "timeout_s": 0.0,
+        "start_method": None,
+        "collate_fn": None,
+        "worker_init_fn": None,
+        "sampler": "torch.utils.data.sampler.RandomSampler",
+        "batch_sampler": "torch.utils.data.sampler.BatchSampler",
+        "batches": 32,
+    }
+    return LoaderArguments(**{**known, **fields})
+
+
+def batches(**fields: Any) -> Batches:
+    """Eight batches of 24 MiB in one tensor."""
+    known = {
+        "ended": ANSWERED,
+        "allowed_bytes": 10 * GIB,
+        "made": 8,
+        "samples": 32,
+        "batch_bytes": 24 * MIB,
+        "tensors": 1,
+        "pipe_bytes": 0,
+        "held_bytes": 0,
+    }
+    return Batches(**{**known, **fields})
 
 
 def shared_memory(**fields: Any) -> SharedMemory:

@@ -90,6 +90,8 @@ class RecordedSystem(System):
         return self._machine["environment"]
 
     def rlimit(self, name: str) -> tuple[int | None, int | None]:
+        if name not in self._machine["rlimits"]:
+            raise Missing(Unavailable.not_asked(f"RLIMIT_{name} was not recorded"))
         soft, hard = self._machine["rlimits"][name]
         return soft, hard
 

@@ -55,7 +55,7 @@ MAY_IMPORT = {
     ".example.": "torch",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
-    ".fixes": ".facts .model",
+    ".fixes": ".facts .model .units",
     ".forking": ".guard .probes .probing",
     ".guard": "",
     ".model": "msgspec",

@@ -1,6 +1,5 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import Limits, LoaderPlan
-from dl_doctor.facts.loader_plan import DESCRIPTORS_OF_A_LOADER, DESCRIPTORS_PER_WORKER
 from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 
@@ -55,10 +54,8 @@ def descriptors(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
 
 
 def against_the_plan(limits: Limits, plan: LoaderPlan, soft: int) -> list[Finding]:
-    plumbing = limits.inherited_files + DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * (plan.num_workers or 0)
-    tensors = 1 if plan.tensors_per_batch is None else plan.tensors_per_batch
-    best = plumbing + tensors * (plan.prefetch_factor + 1)
-    worst = plumbing + tensors * (plan.batches_in_flight or 0)
+    best = limits.inherited_files + plan.descriptors_at_best
+    worst = limits.inherited_files + plan.descriptors_at_worst
     if soft < best:
         return [too_few(limits, "fail", soft, best, "at best")]
     if soft < worst:

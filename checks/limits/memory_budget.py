@@ -1,10 +1,9 @@
 import math
-import posixpath
 from collections.abc import Callable
 
 from dl_doctor.contract import Check
 from dl_doctor.facts import Cgroups, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
-from dl_doctor.fixes import ask_for_less, for_containers
+from dl_doctor.fixes import ask_for_less, more_memory
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB, binary_size
 
@@ -79,7 +78,7 @@ def nothing_left(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unav
             expected=Quantity(NOTHING_LEFT, "bytes", "the kubelet's eviction threshold"),
             relation="at_least",
             why="Importing torch alone takes more.",
-            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0), cgroups),
+            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0), COMFORT, cgroups),
         )
     ]
 
@@ -105,7 +104,7 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavai
             relation="at_least",
             why="The dataset, the model and CUDA come on top of it, hence the 70 %. "
             'Beyond the limit the kernel kills a process: "DataLoader worker is killed by signal: Killed".',
-            fixes=(*more_memory(memory, need, cgroups), *ask_for_less(plan, fits_into(memory, plan))),
+            fixes=(*more_memory(memory, need, COMFORT, cgroups), *ask_for_less(plan, fits_into(memory, plan))),
         )
     ]
 
@@ -202,42 +201,6 @@ def kubelets_view(memory: MemoryBudget, runtime: Runtime | Unavailable) -> list[
             why="It evicts by this number, which includes page cache that was read twice.",
         )
     ]
-
-
-def more_memory(memory: MemoryBudget, need: int, cgroups: Cgroups | Unavailable) -> tuple[Fix, ...]:
-    """Limits with which the need takes no more than the comfortable share, in whole GiB."""
-    charged = memory.tightest.limit_bytes - memory.headroom_bytes
-    gib = math.ceil((charged + need / COMFORT) / GIB)
-    if memory.tightest.scope == "node" or gib * GIB > memory.total_bytes:
-        return (Fix("Move to a machine with more memory, or end what takes it here"),)
-    raised = for_containers(
-        "Raise the container's limit",
-        run=f"--memory={gib}g",
-        compose=(f"mem_limit: {gib}g",),
-        kubernetes=(f"resources: {{limits: {{memory: {gib}Gi}}}}",),
-    )
-    lifted = Fix(f"Lift the limit in {memory.tightest.source}", runtimes=("bare", "container", "lxc"), risk="needs-root")
-    if from_above(memory, cgroups):
-        raised = tuple(fix for fix in raised if "kubernetes" in fix.runtimes)  # a pod's group has what its containers have
-        lifted = Fix(
-            f"Lift the limit of a group above the container's, told in {memory.tightest.source}",
-            runtimes=(*lifted.runtimes, "docker", "podman", "compose"),
-            risk="needs-root",
-        )
-    return (
-        *raised,
-        lifted,
-        Fix("Ask for more memory", (f"#SBATCH --mem={gib}G",), runtimes=("slurm", "apptainer", "enroot")),
-    )
-
-
-def from_above(memory: MemoryBudget, cgroups: Cgroups | Unavailable) -> bool:
-    """Whether the tightest limit is of a group above this process's own: no option of a container's can lift it."""
-    group = cgroups.groups.get("memory") if isinstance(cgroups, Cgroups) else None
-    folder, name = posixpath.split(memory.tightest.source)
-    if group is None or folder not in group.folders:
-        return False
-    return name == "memory.stat" or not group.own_visible or folder != group.folders[0]
 
 
 def fits_into(memory: MemoryBudget, plan: LoaderPlan) -> Callable[[int, int], bool]:

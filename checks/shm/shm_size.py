@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 from dl_doctor.contract import Check
 from dl_doctor.facts import LoaderPlan, SharedMemory
+from dl_doctor.facts.batches import SpareViews
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up
@@ -12,6 +13,9 @@ COMFORT = 1.5
 
 BLIND_MINIMUM = 512 * MIB
 """Wanted where the need is unknown: the line below which DeepSpeed's ds_report warns."""
+
+SPARE_MINIMUM = 1 * MIB
+"""Of a batch, what travels and is not used, to be worth a change of the dataset. Proposal."""
 
 STALE_MINIMUM = 1 * MIB
 """Left-over segments below this are no more than untidy. Proposal."""
@@ -36,7 +40,8 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
     less than one and a half times warns, and so does less than the need and 10 MiB for each pair of ranks where GPUs are
     expected. Without workers, and with one rank or no GPU, nothing is needed. Where the need cannot be known, less than 512 MiB
     warns. Fewer free inodes than locks and tensors take at best fail. Segments of shared-memory libraries that are yours, whose
-    maker has ended and that no process uses, warn from 1 MiB on.
+    maker has ended and that no process uses, warn from 1 MiB on. So do tensors of which a batch shows a quarter or less, while
+    their storages travel whole, from 1 MiB on.
 
     For example, 8 workers and batches of 24 MiB need (8 x 2 + 2) x 24 MiB = 432 MiB: with 64 MiB it fails.
 
@@ -58,7 +63,7 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
     wanted = "what the loader needs is not known" if need is None else f"the loader needs {binary_size(need)}"
     return Verdict(
         f"{PATH} has {size}{free}; {wanted}",
-        [*left_over(shm), *too_small(shm, plan), *too_few_files(shm, plan), *unknown_need(plan)],
+        [*left_over(shm), *too_small(shm, plan), *too_few_files(shm, plan), *whole_storages(plan), *unknown_need(plan)],
     )
 
 
@@ -128,6 +133,28 @@ def too_few_files(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
     ]
 
 
+def whole_storages(plan: LoaderPlan) -> list[Finding]:
+    """Tensors that show a small part of what travels with them."""
+    if plan.num_workers == 0:
+        return []
+    return [spare(views) for views in plan.spare_views if views.storage_bytes - views.tensor_bytes >= SPARE_MINIMUM]
+
+
+def spare(views: SpareViews) -> Finding:
+    more = f" and {views.views - 1} more" if views.views > 1 else ""
+    return Finding(
+        level="warn",
+        subject=views.path,
+        summary=f"{views.path}{more} take {binary_size(views.storage_bytes)} of {PATH}, to hand over "
+        f"{binary_size(views.tensor_bytes)}",
+        measured=Quantity(views.storage_bytes, "bytes", "the storages of these tensors in one batch"),
+        expected=Quantity(views.tensor_bytes, "bytes", "the tensors themselves"),
+        relation="at_most",
+        why="A view of a larger tensor, such as a crop, takes all of its storage along when a worker hands it over.",
+        fixes=(Fix("Copy what is cropped, in the dataset", ("crop = image[..., top:bottom, left:right].clone()",)),),
+    )
+
+
 def blind(free: int, used: int) -> list[Finding]:
     if free >= BLIND_MINIMUM:
         return []
@@ -153,7 +180,7 @@ def unknown_need(plan: LoaderPlan) -> list[Finding]:
         Finding(
             level="note",
             subject="batch-bytes",
-            summary=f"What your loader needs is not known: {missing} would have memory judged by it",
+            summary=f"What your loader needs is not known: {missing}, or --loader, would have memory judged by it",
             why="The size of one collated batch: 32 images of 3 x 224 x 224 in float32 are 18.4MiB.",
         )
     ]
@@ -205,6 +232,12 @@ def symptom(*, tight: bool, plan: LoaderPlan) -> str:
         return f"NCCL takes up to {binary_size(plan.nccl_bytes)} on top where GPUs cannot reach each other directly."
     if tight:
         return "With less than one and a half times the need, a second loader or one slow step takes the rest."
+    if plan.collate_fn:
+        return (
+            f"When it is full, a batch of this loader's own collate_fn ({plan.collate_fn}) is lost in a thread of the worker's, "
+            "and the loader waits for ever; with DataLoader(..., timeout=60) it ends in an error. Where it calls torch's "
+            'default_collate, PyTorch raises "No space left on device (28)".'
+        )
     return (
         'When it is full, current PyTorch raises "No space left on device (28)", older PyTorch dies with a bus error, and a '
         "loader with a collate_fn of its own may wait for ever."

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dl_doctor.facts import (
+    batches,
     cgroups,
     cpu_budget,
     data_paths,
+    dataset_samples,
     disks,
     environment,
     gpu_access,
@@ -25,6 +27,7 @@ from dl_doctor.facts import (
     mounts,
     nvidia_driver,
     nvml,
+    process_budget,
     ranks,
     runtime,
     shared_memory,
@@ -38,11 +41,14 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    worker_draws,
     worker_roundtrip,
 )
+from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.dataset_samples import DatasetSamples
 from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_access import GpuAccess
@@ -57,6 +63,7 @@ from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
@@ -70,15 +77,18 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.worker_draws import WorkerDraws
 from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
 __all__ = [
     "COLLECTORS",
+    "Batches",
     "Cgroups",
     "Collector",
     "CpuBudget",
     "DataPaths",
+    "DatasetSamples",
     "Disks",
     "Environment",
     "GpuAccess",
@@ -93,6 +103,7 @@ __all__ = [
     "Mounts",
     "NvidiaDriver",
     "Nvml",
+    "ProcessBudget",
     "Ranks",
     "Runtime",
     "SharedMemory",
@@ -106,6 +117,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WorkerDraws",
     "WorkerRoundtrip",
 ]
 
@@ -128,9 +140,11 @@ class Collector:
 
 
 COLLECTORS = (
+    Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25),
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(data_paths.collect, deadline_s=40),
+    Collector(dataset_samples.collect, profile="default", deadline_s=dataset_samples.DEADLINE_S + 25, exclusive=True),
     Collector(disks.collect),
     Collector(environment.collect),
     Collector(gpu_access.collect, deadline_s=45),
@@ -145,6 +159,7 @@ COLLECTORS = (
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
+    Collector(process_budget.collect),
     Collector(ranks.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
@@ -158,5 +173,6 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

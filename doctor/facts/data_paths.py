@@ -69,6 +69,15 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
     """Files met in a short look below it, of data only, with their mean size."""
 
     mean_file_bytes: int | None = None
+    empty: bool = False
+    """Whether all below it was met, and there was no file with anything in it; of data only."""
+
+    pointer: str | None = None
+    """A file that stands for another one, of git-lfs or git-xet; among the smallest that were met."""
+
+    read_refusal: Refusal | None = None
+    """Why one of them cannot be read."""
+
     written: bool = False
     """Whether a file of up to 4 MiB was written, synchronized and removed, where the job would write."""
 

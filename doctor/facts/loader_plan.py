@@ -4,10 +4,12 @@ import math
 
 import msgspec
 
+from dl_doctor.facts.batches import Batches, SpareViews
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES
 from dl_doctor.facts.ranks import Ranks
+from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import MIB, binary_size, count
@@ -45,7 +47,8 @@ replaced by what a sweep measures."""
 
 
 class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the job's DataLoader: from the options, else from the loader itself. None is unknown, never 0.
+    """What is known of the job's DataLoader: from the options, else from the loader itself and its batches. None is unknown,
+    never 0.
 
     The need of shared memory is ranks x (batches in flight x their bytes + bookkeeping), with workers x prefetch_factor + 2
     batches in flight: those that the workers may have ready, the one in the main process and the one on its way. Peaks
@@ -60,8 +63,23 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes: int | None
     """Shared memory that one collated batch takes."""
 
+    batch_source: str = "by --batch-bytes"
+    """Where that number is from."""
+
     tensors_per_batch: int | None
     """Distinct tensor storages in a batch: each is one descriptor and one mapping."""
+
+    pipe_bytes: int = 0
+    """Of a batch, what goes through a pipe: it is private memory."""
+
+    held_bytes: int = 0
+    """Tensors of dataset and collate_fn that move to shared memory when a worker is spawned; 0 where workers are forked."""
+
+    spare_views: tuple[SpareViews, ...] = ()
+    """Of the batches that were measured: tensors whose storages travel whole."""
+
+    collate_fn: str | None = None
+    """The loader's own; None where it is torch's, or not known."""
 
     start_method: StartMethod | None
     pin_memory: bool | None
@@ -94,16 +112,15 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return 0  # nothing is handed over
         if self.batch_bytes is None:
             return None
-        bookkeeping = PAGE_BYTES * locks(workers)
-        return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + bookkeeping)
+        once = self.held_bytes + PAGE_BYTES * locks(workers)
+        return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + once)
 
     @property
     def shm_files_needed(self) -> int:
         """Files in /dev/shm that all ranks need at least: one for each tensor in flight, with names or without, and for locks."""
         if not self.num_workers:
             return 0
-        tensors = 1 if self.tensors_per_batch is None else self.tensors_per_batch
-        return self.ranks * (locks(self.num_workers) + tensors * (self.prefetch_factor + 1))
+        return self.ranks * (locks(self.num_workers) + self.tensors * (self.prefetch_factor + 1))
 
     def memory_need_with(self, workers: int, prefetch_factor: int) -> int:
         """Bytes that all ranks need at least with so many workers. An unknown start method counts as the cheapest one.
@@ -112,12 +129,33 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         Peaks measured under fork, with 1 to 8 workers and batches of 1 to 64 MiB, are 3 to 50 % above it.
         """
         processes = MAIN_PROCESS_BYTES + workers * PRIVATE_BYTES_OF_A_WORKER[self.start_method or "fork"]
-        private = self.ranks * (processes + self.private_bytes_with(workers))
+        piped = in_flight(workers, prefetch_factor) * self.pipe_bytes if workers else 0
+        private = self.ranks * (processes + piped + self.private_bytes_with(workers))
         return private + (self.shm_need_with(workers, prefetch_factor) or 0)
 
     def private_bytes_with(self, workers: int) -> int:
         """Bytes of one rank's data that are not in shared memory: the samples of a batch, and without workers the batch."""
         return (self.batch_bytes or 0) * (1 if workers else 2)
+
+    @property
+    def plumbing(self) -> int:
+        """Descriptors of a loader without batches, in the main process."""
+        return DESCRIPTORS_OF_A_LOADER + DESCRIPTORS_PER_WORKER * (self.num_workers or 0)
+
+    @property
+    def tensors(self) -> int:
+        """In a batch; where that is not known at least one."""
+        return 1 if self.tensors_per_batch is None else self.tensors_per_batch
+
+    @property
+    def descriptors_at_best(self) -> int:
+        """That the main process opens for the loader where batches come one after the other."""
+        return self.plumbing + self.tensors * (self.prefetch_factor + 1)
+
+    @property
+    def descriptors_at_worst(self) -> int:
+        """The same where all batches in flight have come and wait for one that is late."""
+        return self.plumbing + self.tensors * (self.batches_in_flight or 0)
 
     @property
     def address_space_needed(self) -> int:
@@ -146,18 +184,43 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         ranks = f"{self.ranks} ranks × " if self.ranks > 1 else ""
         return (
             f"{ranks}({count(self.num_workers, 'worker')} × {self.prefetch_factor} ahead + 2) = "
-            f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)}, and a little for bookkeeping."
+            f"{ranks}{self.batches_in_flight} batches of {binary_size(self.batch_bytes)} ({self.batch_source}), "
+            f"and a little for bookkeeping.{self.moved}"
+        )
+
+    @property
+    def moved(self) -> str:
+        if not self.held_bytes:
+            return ""
+        whose = " of each rank" if self.ranks > 1 else ""
+        return (
+            f" The {binary_size(self.held_bytes)} of tensors that the dataset{whose} holds move there when a worker is started "
+            "by spawn or forkserver."
         )
 
 
-def collect(settings: Settings, ranks: Ranks, gpus: GpuGrant | Unavailable, loader: Loader | Unavailable) -> LoaderPlan:
-    settings = settings.over(said_by(loader))
+def collect(
+    settings: Settings,
+    ranks: Ranks,
+    gpus: GpuGrant | Unavailable,
+    loader: Loader | Unavailable,
+    batches: Batches | Unavailable,
+    methods: StartMethods | Unavailable,
+) -> LoaderPlan:
+    said = settings.batch_bytes is not None
+    settings = settings.over(said_by(loader)).over(weighed(batches))
+    method = methods.in_force(settings.start_method) if isinstance(methods, StartMethods) else settings.start_method
     plan = LoaderPlan(
         num_workers=settings.num_workers,
         prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,
-        tensors_per_batch=None,
+        batch_source="by --batch-bytes" if said else source(batches),
+        tensors_per_batch=batches.tensors if isinstance(batches, Batches) else None,
+        pipe_bytes=(isinstance(batches, Batches) and batches.pipe_bytes) or 0,
+        spare_views=batches.spare_views if isinstance(batches, Batches) else (),
+        collate_fn=loader.arguments.collate_fn if isinstance(loader, Loader) and loader.arguments else None,
+        held_bytes=(isinstance(batches, Batches) and method != "fork" and batches.held_bytes) or 0,
         start_method=settings.start_method,
         pin_memory=settings.pin_memory,
         ranks=ranks.on_node,
@@ -186,6 +249,17 @@ def said_by(loader: Loader | Unavailable) -> Settings:
         start_method=loader.start_method,
         pin_memory=own.pin_memory,
     )
+
+
+def weighed(batches: Batches | Unavailable) -> Settings:
+    """What its batches say of the plan."""
+    return Settings(batch_bytes=None if isinstance(batches, Unavailable) else batches.size_bytes)
+
+
+def source(batches: Batches | Unavailable) -> str:
+    if isinstance(batches, Unavailable) or batches.size_bytes is None:
+        return "not known"
+    return f"the largest of {batches.made} that were measured" if batches.made else "predicted from its first sample"
 
 
 def nccl_share(ranks: int, gpus: GpuGrant | Unavailable) -> int:

@@ -9,6 +9,11 @@ import time
 PEEK_FILES = 100
 PEEK_S = 0.5
 
+POINTERS = (b"version https://git-lfs.github.com/spec/", b"# xet version ")
+"""How files begin that stand for others, which git-lfs or git-xet would have put in their place."""
+
+READ_FILES = 3
+
 
 def probe(arguments, step):
     """`path`; `peek`: look at some files below it; `write`: bytes to write at most, 0 for nothing."""
@@ -28,7 +33,7 @@ def probe(arguments, step):
         told["total_files"], told["free_files"] = room.f_files, room.f_favail
     if arguments["peek"] and told["exists"]:
         step("list %s" % here)
-        told.update(peek(here))
+        told.update(peek(here, step))
     if arguments["write"]:
         told.update(written(here, min(arguments["write"], max(4096, told["free_bytes"] // 4)), step))
     return told
@@ -50,26 +55,49 @@ def nearest(path, step):
             return path, exists
 
 
-def peek(path):
-    """The sizes of the first files that are met, for a moment."""
-    sizes: list[int] = []
-    pending, end = [path], time.monotonic() + PEEK_S
-    while pending and len(sizes) < PEEK_FILES and time.monotonic() < end:
+def peek(path, step):
+    """The sizes of the first files that are met, for a moment, and whether the smallest of them are what they should be."""
+    found: list[tuple[int, str]] = []
+    pending, end, all_seen = [path], time.monotonic() + PEEK_S, True
+    while pending and len(found) < PEEK_FILES and time.monotonic() < end:
         here = pending.pop()
         try:
             with os.scandir(here) as entries:
                 for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir():
                         pending.append(entry.path)
                     elif entry.is_file():
-                        sizes.append(entry.stat().st_size)
-                    if len(sizes) >= PEEK_FILES or time.monotonic() > end:
+                        found.append((entry.stat().st_size, entry.path))
+                    if len(found) >= PEEK_FILES or time.monotonic() > end:
                         break
         except NotADirectoryError:
-            sizes.append(os.stat(here).st_size)
+            found.append((os.stat(here).st_size, here))
         except OSError:
-            continue
-    return {"files_seen": len(sizes), "mean_file_bytes": sum(sizes) // len(sizes) if sizes else None}
+            all_seen = False
+    told = {"files_seen": len(found), "mean_file_bytes": sum(size for size, _ in found) // len(found) if found else None}
+    told["empty"] = all_seen and not pending and not any(size for size, _ in found) and regular(path)
+    for _, name in sorted(found)[:READ_FILES]:
+        step("read %s" % name)
+        told.update(begun(name))
+    return told
+
+
+def regular(path):
+    """A file or a folder, and no device."""
+    mode = os.stat(path).st_mode
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
+
+
+def begun(name):
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            begin = os.read(descriptor, 64)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return {"read_refusal": refusal("read %s" % name, error)}
+    return {"pointer": name} if begin.startswith(POINTERS) else {}
 
 
 def written(path, size, step):

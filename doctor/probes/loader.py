@@ -8,7 +8,10 @@ import inspect
 import io
 import itertools
 import multiprocessing
+import multiprocessing.context
+import multiprocessing.reduction
 import os
+import random
 import resource
 import sys
 import threading
@@ -32,6 +35,11 @@ ONCE_ONLY = (
     type(iter([])),
 )  # type: tuple[type, ...]
 """What can be gone through a single time."""
+
+BASE_SEED = 20_260_101
+"""Of workers, where torch draws one for each epoch."""
+
+PAGE_BYTES = 4096
 
 
 class Wrong(Exception):
@@ -405,6 +413,76 @@ def arguments_of(loader, data):
     }
 
 
+class Parcel:
+    """What of an object goes through shared memory and what through a pipe, as torch's reductions have it; nothing is moved."""
+
+    def __init__(self, thing, most_bytes, starting):
+        self.storages = {}  # type: dict[int, int]
+        """Bytes of each storage of CPU memory, whole however small the tensors are that show a part of it; by its address."""
+
+        self.used = {}  # type: dict[int, int]
+        """Bytes of the tensors that each is shown by."""
+
+        self.stream_bytes = 0
+        self.error = None  # type: BaseException | None
+        self._most_bytes = most_bytes
+        pickler = multiprocessing.reduction.ForkingPickler(self)
+        ours = {}
+        for kind, reduce in list(pickler.dispatch_table.items()):
+            if getattr(reduce, "__name__", "") == "reduce_storage":
+                ours[kind] = self._storage
+            elif getattr(reduce, "__name__", "") == "reduce_tensor":
+                ours[kind] = self._tensor(reduce)
+        pickler.dispatch_table = {**pickler.dispatch_table, **ours}
+        if starting:
+            multiprocessing.context.set_spawning_popen(NoChild())  # type: ignore[arg-type]
+        try:
+            pickler.dump(thing)
+        except Exception as error:  # noqa: BLE001 (the caller's to judge)
+            self.error = error
+        finally:
+            multiprocessing.context.set_spawning_popen(None)
+
+    def write(self, piece):
+        """Of a file, for the pickler."""
+        self.stream_bytes += memoryview(piece).nbytes
+        if self.stream_bytes > self._most_bytes:
+            raise TooLarge
+
+    def _storage(self, storage):
+        if storage.device.type == "cpu" and storage.nbytes():
+            self.storages[storage.data_ptr()] = storage.nbytes()
+        return type(None), ()
+
+    def _tensor(self, reduce):
+        def reduced(tensor):
+            if str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu":
+                place = tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+                self.used[place] = self.used.get(place, 0) + tensor.numel() * tensor.element_size()
+            return reduce(tensor)
+
+        return reduced
+
+    @property
+    def shared_bytes(self):
+        """Of /dev/shm: each storage is a file of whole pages."""
+        return sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in self.storages.values())
+
+
+class TooLarge(Exception):
+    """A pickle is larger than we look at."""
+
+
+class NoChild:
+    """Stands for the process that is being started while something is pickled for it."""
+
+    def duplicate_for_child(self, descriptor):
+        return descriptor
+
+    def DupFd(self, descriptor):  # noqa: N802 (multiprocessing's name)
+        return descriptor
+
+
 class Loaded:
     """The user's dataset, and the loader where there is one, with what probes do with them."""
 
@@ -414,6 +492,9 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.limit_memory = limit_memory
+        self.clock_s = monotonic
+        self.reading = []  # type: list[object]
+        """The indices of what is being read, or was last."""
 
     @property
     def iterable(self):
@@ -446,6 +527,39 @@ class Loaded:
             "length": length(self.dataset),
             "arguments": None if self.loader is None else arguments_of(self.loader, self.torch.utils.data),
         }
+
+    def be_worker(self, number, workers):
+        """Make this process a worker of torch: its one thread, its seeds, its worker_info, and worker_init_fn is called."""
+        worker = self.torch.utils.data._utils.worker
+        self.torch.set_num_threads(1)
+        random.seed(BASE_SEED + number)
+        self.torch.manual_seed(BASE_SEED + number)
+        if hasattr(worker, "_generate_state") and imported("numpy"):  # torch before 1.9 does not seed NumPy
+            imported("numpy").random.seed(worker._generate_state(BASE_SEED, number))
+        worker._worker_info = worker.WorkerInfo(id=number, num_workers=workers, seed=BASE_SEED + number, dataset=self.dataset)
+        if self.loader is not None and self.loader.worker_init_fn is not None:
+            self.loader.worker_init_fn(number)
+
+    def spare_shared_memory(self):
+        """Have default_collate allocate its batches privately from now on, where a worker's are in /dev/shm."""
+        for kind in self.torch._storage_classes:
+            if kind.__name__.endswith("UntypedStorage"):
+                kind._new_shared = classmethod(lambda cls, size, **_: cls(size))
+
+    def read(self, indices):
+        """Samples of a map-style dataset, as torch fetches them."""
+        self.reading = indices
+        if getattr(self.dataset, "__getitems__", None):
+            return self.dataset.__getitems__(indices)
+        samples = []
+        for index in indices:
+            self.reading = [index]
+            samples.append(self.dataset[index])
+        return samples
+
+    def weigh(self, thing, most_bytes, starting=False):
+        """A Parcel of what is handed to another process; `starting`: to a worker that is being started."""
+        return Parcel(thing, most_bytes, starting)
 
     def new_loader(self, **changes):
         """A DataLoader like the user's, or of the user's dataset, with these arguments instead; iterated here it is the job's."""

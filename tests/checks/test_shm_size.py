@@ -4,13 +4,17 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.checks.shm.shm_size import CHECK, enlarge
+from dl_doctor.facts.batches import SpareViews
 from dl_doctor.facts.shared_memory import Segment, Tenant
 from dl_doctor.model import Unavailable
 from dl_doctor.units import GIB, MIB
-from tests.facts import gpu_grant, loader_plan, shared_memory
+from tests.facts import batches, gpu_grant, loader_arguments, loader_made, loader_plan, shared_memory
+
+SPARE = SpareViews(path="batch['crop'][0]", views=8, storage_bytes=32 * MIB, tensor_bytes=4096)
 
 EIGHT_WORKERS = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 
@@ -125,7 +129,11 @@ def test_left_over_segments(stale: tuple[Segment, ...] | None, levels: list[str]
 
 @pytest.mark.parametrize(
     ("plan", "told"),
-    [({}, "--num-workers and --batch-bytes"), ({"num_workers": 4}, ": --batch-bytes would"), ({"num_workers": 0}, "")],
+    [
+        ({}, "--num-workers and --batch-bytes"),
+        ({"num_workers": 4}, ": --batch-bytes, or --loader, would"),
+        ({"num_workers": 0}, ""),
+    ],
 )
 def test_how_to_make_the_need_known(plan: dict[str, int], told: str) -> None:
     notes = [finding.summary for finding in CHECK.judge(shared_memory(), loader_plan(**plan)).findings]
@@ -145,6 +153,29 @@ def test_the_command_for_left_over_segments_is_safe_to_paste(tmp_path: Path) -> 
 
     assert told.stdout == f"/dev/shm/{name}"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("views", "workers", "levels"),
+    [
+        ((SPARE,), 4, ["warn"]),
+        ((SPARE,), None, ["warn"]),
+        ((SPARE,), 0, []),  # nothing is handed over
+        ((msgspec.structs.replace(SPARE, storage_bytes=MIB + 4095),), 4, []),  # not worth a change
+        ((), 4, []),
+    ],
+)
+def test_views_of_larger_storages(views: Any, workers: int | None, levels: list[str]) -> None:
+    verdict = CHECK.judge(shared_memory(), loader_plan(num_workers=workers, batches=batches(spare_views=views)))
+
+    assert [finding.level for finding in verdict.findings if finding.subject == SPARE.path] == levels
+
+
+def test_a_collate_fn_of_its_own_waits_for_ever() -> None:
+    made = loader_made(arguments=loader_arguments(collate_fn="train.pad", num_workers=8))
+    (finding,) = CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(loader=made, batches=batches())).findings
+
+    assert "own collate_fn (train.pad) is lost in a thread of the worker's, and the loader waits for ever" in finding.why
 
 
 def test_who_fills_it_is_named() -> None:

@@ -1,0 +1,99 @@
+from dl_doctor.contract import Check
+from dl_doctor.facts import Loader, LoaderPlan, WorkerDraws
+from dl_doctor.model import Finding, Fix, Quantity, Verdict
+
+LEAST = 16
+"""Items that must be the same before a longer dataset is judged by them; fewer will do where there are no more."""
+
+
+def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> Verdict:
+    """Workers of an iterable dataset share it out
+
+    ## What it checks
+    The first 16 to 64 items of two workers, each with the `get_worker_info()` that torch gives it, and the number of shards
+    where the dataset says it.
+
+    ## Why it matters
+    Every worker iterates a copy of the dataset. One that does not look at `get_worker_info()` gives all items in each: with 8
+    workers an epoch is 8 times as long, and has every sample 8 times.
+
+    ## How it decides
+    The same items in the same order warn, and so do fewer shards than workers, where some workers get nothing. Items that are
+    all alike prove nothing. What is shuffled at random in each worker, and what never ends, is not judged: to give every worker
+    everything may be meant.
+
+    For example, a dataset that yields the lines of a file, in every worker all of them, warns.
+
+    ## How to fix
+    Take every n-th item: `itertools.islice(lines, info.id, None, info.num_workers)`; or one file for each worker.
+
+    ## Known limits
+    Two workers whose items overlap later, or in another order, are not noticed.
+
+    ## References
+    huggingface/datasets#3423, pytorch/pytorch#30599, vahidk/tfrecord#78, espnet/espnet#2081
+    """
+    if loader.kind != "iterable":
+        return Verdict.skip("the dataset has indices, which torch shares out")
+    shards = few_shards(draws, plan)
+    if not draws.answered:
+        ended = next(worker.ended for worker in draws.workers if worker.ended.how != "answered")
+        return Verdict("", shards, Verdict.unknown(f"a process that takes items {ended.in_words}").reason)
+    one, other = draws.workers
+    if not one.first and not other.first:
+        return Verdict("", shards, Verdict.unknown("neither of two workers gets an item").reason)
+    proven = len(one.first) >= LEAST or one.exhausted
+    alike = proven and one.first == other.first and (len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1))
+    seen = f"of two workers, the first {len(one.first)} and {len(other.first)} items were compared"
+    if not alike:
+        return Verdict(seen, shards)
+    if plan.num_workers is not None and plan.num_workers < 2:
+        return Verdict(f"{seen}: they are the same, and with fewer than two workers that makes no difference")
+    return Verdict(seen, [*shards, the_same(len(one.first), plan, draws)])
+
+
+def the_same(items: int, plan: LoaderPlan, draws: WorkerDraws) -> Finding:
+    times = f"{plan.num_workers} times" if plan.num_workers else "as often as there are workers"
+    random = draws.generators[0] if draws.generators else None
+    cause = f" Their order is drawn from {random.path}, of which each has a copy." if random else ""
+    return Finding(
+        level="warn",
+        subject="dataset.__iter__",
+        summary=f"Two workers give the same {items} items first: every sample comes {times}",
+        why=f"Each worker iterates a copy of the dataset, and it does not share itself out.{cause}",
+        fixes=(
+            Fix(
+                "Give each worker its share in __iter__",
+                (
+                    "info = torch.utils.data.get_worker_info()",
+                    "number, workers = (info.id, info.num_workers) if info else (0, 1)",
+                    "yield from itertools.islice(items, number, None, workers)",
+                ),
+            ),
+            Fix("Or load without workers, or with one", ("DataLoader(..., num_workers=1)",)),
+        ),
+    )
+
+
+def few_shards(draws: WorkerDraws, plan: LoaderPlan) -> list[Finding]:
+    shards, workers = draws.shards, plan.num_workers
+    if shards is None or not workers or shards >= workers:
+        return []
+    return [
+        Finding(
+            level="warn",
+            subject="dataset.num_shards",
+            summary=f"{workers} workers share {shards} shard{'s' * (shards != 1)}: {workers - shards} of them have nothing to do",
+            measured=Quantity(shards, "shards", "the dataset's num_shards"),
+            expected=Quantity(workers, "shards", "one for each worker"),
+            relation="at_least",
+            why="A shard is given to one worker as a whole.",
+            fixes=(
+                Fix("Take as many workers as there are shards", (f"DataLoader(..., num_workers={shards})",)),
+                Fix("Or write the data into more files"),
+            ),
+        )
+    ]
+
+
+CHECK = Check(iterable_sharding)

@@ -1,0 +1,64 @@
+"""What two workers draw from the user's dataset: whether their random numbers and their shares differ."""
+
+from typing import Any
+
+import msgspec
+
+from dl_doctor.facts.batches import SIDE, unexaminable
+from dl_doctor.facts.loader import Loader
+from dl_doctor.model import Ended, Unavailable
+from dl_doctor.probing import Probes
+from dl_doctor.settings import Settings
+
+DEADLINE_S = 20.0
+
+
+class Generator(msgspec.Struct, frozen=True, kw_only=True):
+    """A random number generator that was made before any worker, and that a worker has drawn from."""
+
+    path: str
+    """`dataset.transform.rng`, or of its module."""
+
+    type: str
+
+
+class Draws(msgspec.Struct, frozen=True, kw_only=True):
+    """Digests of what one worker drew."""
+
+    ended: Ended
+    first: tuple[str, ...] = ()
+    """Of samples of a few indices; of an iterable dataset the first 16 to 64 items."""
+
+    second: tuple[str, ...] = ()
+    """Of the same indices, drawn again in the same worker."""
+
+    exhausted: bool = False
+    """Whether an iterable dataset had no more."""
+
+
+class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: two processes, each forked for it and set up as torch sets up a worker, with the seed of workers 0 and 1."""
+
+    workers: tuple[Draws, Draws]
+    generators: tuple[Generator, ...] = ()
+    shards: int | None = None
+    """Parts that the dataset says it can be split into (Hugging Face's num_shards, n_shards)."""
+
+    @property
+    def answered(self) -> bool:
+        return all(worker.ended.how == "answered" for worker in self.workers)
+
+
+async def collect(probes: Probes, settings: Settings, loader: Loader) -> WorkerDraws | Unavailable:
+    if unfit := unexaminable(loader):
+        return unfit
+    workers = (
+        settings.num_workers if settings.num_workers is not None else loader.arguments.num_workers if loader.arguments else 2
+    )
+    allowed = loader.allowed_bytes // SIDE // 2
+    arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": workers} for worker in (0, 1)]
+    probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")
+    told: list[dict[str, Any]] = [one.answer or {} for one in probed]
+    draws = [{"ended": one.ended, **answer} for one, answer in zip(probed, told, strict=True)]
+    shared = {name: told[0].get(name) for name in ("generators", "shards") if told[0].get(name) is not None}
+    return msgspec.convert({"workers": draws, **shared}, WorkerDraws)

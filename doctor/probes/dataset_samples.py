@@ -1,0 +1,92 @@
+"""Read some samples as a worker would, and take their time and their size."""
+
+import itertools
+import os
+import random
+import traceback
+
+SEED = 0
+
+LOOKED_AT = 10_000
+"""Indices of a sampler of its own among which some are drawn."""
+
+
+def probe(arguments, step, loaded):
+    """`allowed_bytes`; `samples` to read at most, and `budget_s` for it; `workers`. Gives what facts/dataset_samples.py says."""
+    loaded.limit_memory(arguments["allowed_bytes"])
+    step("become a worker")
+    loaded.be_worker(0, max(arguments["workers"], 1))
+    readings, told = [], {}
+    end = loaded.clock_s() + arguments["budget_s"]
+    before = open_files()
+    for index, read in readers(loaded, arguments["samples"], step):
+        step("read sample %s" % (index,))
+        begin = loaded.clock_s()
+        try:
+            sample = read()
+        except StopIteration:
+            break
+        except Exception as error:  # noqa: BLE001 (it is the answer)
+            message = "%s: %s" % (type(error).__name__, error)
+            told["trouble"] = {
+                "stage": "read",
+                "indices": [str(index)],
+                "error": message,
+                "trace": traceback.format_exc()[-4000:],
+            }
+            break
+        now = loaded.clock_s()
+        after = open_files()
+        readings.append({"index": str(index), "took_s": now - begin, "opened": bool(after - before)})
+        before = after
+        step("weigh sample %s" % (index,))
+        parcel = loaded.weigh(sample, arguments["allowed_bytes"])
+        if parcel.error is None:
+            readings[-1]["bytes"] = sum(parcel.storages.values()) + parcel.stream_bytes
+        if now > end:
+            break
+    return dict(told, readings=readings)
+
+
+def readers(loaded, most, step):
+    """Pairs of an index and what reads its sample."""
+    if loaded.iterable:
+        step("iterate the dataset")
+        iterator = iter(loaded.dataset)
+        for number in range(most):
+            yield number, iterator.__next__
+        return
+    for index in some_indices(loaded, most, step):
+        yield index, lambda: loaded.read([index])[0]  # noqa: B023 (it is read before the next one)
+
+
+def some_indices(loaded, most, step):
+    draw, loader = random.Random(SEED), loaded.loader
+    if loader is None or takes_all(loader):
+        length = len(loaded.dataset)
+        return draw.sample(range(length), min(most, length))
+    step("iterate the sampler")
+    batched = loader.batch_sampler is not None
+    indices = []  # type: list[object]
+    for given in itertools.islice(iter(loader.batch_sampler if batched else loader.sampler), LOOKED_AT):
+        indices.extend(given if batched else [given])
+        if len(indices) >= LOOKED_AT:
+            break
+    return draw.sample(indices, min(most, len(indices)))
+
+
+def takes_all(loader):
+    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1."""
+    return type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler") and (
+        loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler"
+    )
+
+
+def open_files():
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.add((number, os.readlink("/proc/self/fd/" + number)))
+        except OSError:  # the descriptor of the listing
+            continue
+    return {place for place in found if place[1].startswith("/") and not place[1].startswith("/proc/")}

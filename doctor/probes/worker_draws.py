@@ -1,0 +1,142 @@
+"""Take samples as one of several workers would, and tell them apart by their digests."""
+
+import hashlib
+import itertools
+import pickle
+import random
+import sys
+
+INDICES = 3
+ITEMS = 64
+BUDGET_S = 4.0
+"""Of an iterable dataset 16 items are taken all the same."""
+
+LEAST_ITEMS = 16
+
+DEPTH, MOST_OBJECTS, MOST_ITEMS = 6, 20_000, 200
+"""How far generators are looked for: levels, objects in all, and items of one list or dict."""
+
+
+def probe(arguments, step, loaded):
+    """`allowed_bytes`; `worker`, and how many `workers` there are. Gives what facts/worker_draws.py says of its fields."""
+    loaded.limit_memory(arguments["allowed_bytes"])
+    step("look for random number generators")
+    generators = generators_of(loaded)
+    before = [state_of(generator) for _, _, generator in generators]
+    step("become worker %d" % arguments["worker"])
+    loaded.be_worker(arguments["worker"], max(arguments["workers"], 2))
+    shards = next(
+        (getattr(loaded.dataset, name, None) for name in ("num_shards", "n_shards") if hasattr(loaded.dataset, name)), None
+    )
+    drawn = items(loaded, step) if loaded.iterable else samples(loaded, step)
+    used = [(path, kind) for (path, kind, generator), was in zip(generators, before) if state_of(generator) != was]
+    generators_used = [{"path": path, "type": kind} for path, kind in used]
+    return dict(drawn, generators=generators_used, shards=shards if isinstance(shards, int) else None)
+
+
+def samples(loaded, step):
+    length = len(loaded.dataset)
+    first, second = [], []
+    for index in random.Random(0).sample(range(length), min(INDICES, length)):
+        step("draw sample %d twice" % index)
+        first.append(digest(loaded.dataset[index]))
+        second.append(digest(loaded.dataset[index]))
+    return {"first": first, "second": second}
+
+
+def items(loaded, step):
+    step("iterate the dataset")
+    end, digests = loaded.clock_s() + BUDGET_S, []
+    iterator = iter(loaded.dataset)
+    for number, item in enumerate(itertools.islice(iterator, ITEMS)):
+        digests.append(digest(item))
+        if number + 1 >= LEAST_ITEMS and loaded.clock_s() > end:
+            break
+    return {"first": digests, "exhausted": len(digests) < LEAST_ITEMS or next(iterator, digests) is digests}
+
+
+def digest(sample):
+    """Of the contents: of tensors and arrays of their bytes."""
+    taken = hashlib.sha1()
+    take(sample, taken)
+    return taken.hexdigest()
+
+
+def take(value, taken):
+    if hasattr(value, "detach"):
+        value = array_of(value.detach().cpu())
+    if hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        taken.update(str((value.dtype, value.shape)).encode())
+        taken.update(value.tobytes())
+    elif isinstance(value, dict):
+        for key in value:
+            taken.update(repr(key).encode())
+            take(value[key], taken)
+    elif isinstance(value, (list, tuple)):
+        taken.update(b"(%d" % len(value))
+        for one in value:
+            take(one, taken)
+    else:
+        try:
+            taken.update(pickle.dumps(value))
+        except Exception:  # noqa: BLE001 (what is no data does not tell samples apart)
+            taken.update(type(value).__name__.encode())
+
+
+def array_of(tensor):
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError):  # bfloat16, sparse, or no NumPy
+        return tensor.to_dense().tolist()
+
+
+def generators_of(loaded):
+    """Random number generators that the dataset holds or its module has made: path, type, and the generator itself."""
+    module = type(loaded.dataset).__module__
+    own = vars(sys.modules[module]) if module in sys.modules else {}
+    made = [("%s.%s" % (module, name), kind_of(value), value) for name, value in own.items() if kind_of(value)]
+    return walk("dataset", loaded.dataset) + made
+
+
+def walk(path, value):
+    found = []
+    seen = set()  # type: set[int]
+    pending = [(path, value, 0)]
+    while pending and len(seen) < MOST_OBJECTS:
+        path, value, depth = pending.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        kind = kind_of(value)
+        if kind:
+            found.append((path, kind, value))
+        elif depth < DEPTH:
+            pending.extend((inner_path, inner, depth + 1) for inner_path, inner in inside(path, value))
+    return found
+
+
+def state_of(generator):
+    """A digest of where it stands: it changes when something is drawn."""
+    for name in ("getstate", "get_state"):
+        if hasattr(generator, name):
+            return digest(getattr(generator, name)())
+    return digest(repr(generator.bit_generator.state))
+
+
+def kind_of(value):
+    kind = "%s.%s" % (type(value).__module__, type(value).__name__)
+    known = {"random.Random": "random.Random", "torch._C.Generator": "torch.Generator"}
+    if type(value).__module__.startswith("numpy.random") and type(value).__name__ in ("Generator", "RandomState"):
+        return "numpy.random." + type(value).__name__
+    return known.get(kind)
+
+
+def inside(path, value):
+    if isinstance(value, dict):
+        return [("%s[%r]" % (path, key), one) for key, one in itertools.islice(value.items(), MOST_ITEMS)]
+    if isinstance(value, (list, tuple)):
+        return [("%s[%d]" % (path, number), one) for number, one in enumerate(value[:MOST_ITEMS])]
+    held = getattr(value, "__dict__", None)
+    if not isinstance(held, dict) or isinstance(value, type) or hasattr(value, "untyped_storage"):
+        return []
+    return [("%s.%s" % (path, name), one) for name, one in held.items()]

@@ -1,0 +1,81 @@
+"""An exception and a death fail and name the index; what we refused ourselves, and a deadline, cannot be told."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.checks.dataset.dataset_sample import CHECK
+from dl_doctor.facts import DatasetSamples
+from dl_doctor.facts.batches import Trouble
+from dl_doctor.facts.dataset_samples import Reading
+from dl_doctor.model import Ended, Unavailable, Verdict
+from dl_doctor.units import GIB
+from tests.facts import ANSWERED, batches
+
+NO_BATCHES = Unavailable.not_asked("needs --batch-size")
+
+
+def readings(*seconds: float, opened: tuple[int, ...] = ()) -> tuple[Reading, ...]:
+    return tuple(
+        Reading(index=str(number), took_s=took_s, opened=number in opened, bytes=100) for number, took_s in enumerate(seconds)
+    )
+
+
+def trouble(error: str, stage: Any = "read") -> Trouble:
+    trace = 'Traceback:\n  File "/probe.py", line 3, in run\n  File "/job/data.py", line 30, in __getitem__\nError'
+    return Trouble(stage=stage, indices=("17",), error=error, trace=trace)
+
+
+def judged(batch: Any = NO_BATCHES, **fields: Any) -> Verdict:
+    known = {"ended": ANSWERED, "allowed_bytes": GIB, "readings": readings(0.01, 0.01), **fields}
+    return CHECK.judge(DatasetSamples(**known), batch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, "pass"),
+        ({"trouble": trouble("FileNotFoundError: /data/17.png")}, "fail"),
+        ({"trouble": trouble("MemoryError: Unable to allocate 4 TiB")}, "error"),  # it was we who refused it
+        ({"trouble": trouble("RuntimeError: DefaultCPUAllocator: can't allocate memory")}, "error"),
+        ({"ended": Ended(how="killed", signal="SIGSEGV", step="read sample 17"), "readings": ()}, "fail"),
+        ({"ended": Ended(how="exited", exit_code=3, step="read sample 17"), "readings": ()}, "fail"),
+        ({"ended": Ended(how="raised", error="RuntimeError: no", step="become a worker"), "readings": ()}, "fail"),
+        ({"ended": Ended(how="raised", error="MemoryError", step="become a worker"), "readings": ()}, "error"),
+        ({"ended": Ended(how="hung", step="read sample 17"), "readings": ()}, "error"),
+        ({"readings": ()}, "error"),
+        ({"batch": batches(trouble=trouble("OSError: truncated"))}, "fail"),  # met only where batches were made
+        ({"batch": batches(trouble=trouble("RuntimeError: stack expects", "collate"))}, "pass"),
+        ({"batch": batches(trouble=trouble("MemoryError"))}, "pass"),
+    ],
+)
+def test_status(fields: dict[str, Any], status: str) -> None:
+    assert judged(**fields).status == status
+
+
+def test_the_index_and_the_line_are_named() -> None:
+    (finding,) = judged(trouble=trouble("FileNotFoundError: /data/17.png")).findings
+
+    assert finding.subject == "dataset[17]"
+    assert finding.summary == "Sample 17 cannot be read: FileNotFoundError: /data/17.png"
+    assert '"/job/data.py", line 30, in __getitem__' in finding.why
+
+
+@pytest.mark.parametrize(
+    ("taken", "levels"),
+    [
+        (readings(*[0.01] * 20), []),
+        (readings(*[0.01] * 18, 0.2, 0.2), ["note"]),
+        (readings(*[0.0001] * 18, 0.002, 0.002), []),  # far apart, and too quick to matter
+        (readings(*[0.01] * 18, 0.2, 0.2, opened=(18, 19)), []),  # each the first of a file
+    ],
+)
+def test_spread(taken: tuple[Reading, ...], levels: list[str]) -> None:
+    assert [finding.level for finding in judged(readings=taken).findings] == levels
+
+
+def test_the_first_of_a_file_is_told_apart() -> None:
+    assert (
+        "the first of each of 1 files are not counted in that and took up to 2 s"
+        in judged(readings=readings(2, 0.01, 0.01, opened=(0,))).seen
+    )

@@ -1,0 +1,63 @@
+"""Everything in each worker warns; what is shared out, random or made up does not. Real workers' items."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.checks.dataset.iterable_sharding import CHECK
+from dl_doctor.facts import worker_draws
+from dl_doctor.facts.worker_draws import Draws, WorkerDraws
+from tests.examined import examined
+from tests.facts import ANSWERED, loader_made, loader_plan
+
+ITEMS = tuple(map(str, range(64)))
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "subject"),
+    [
+        ("all_in_each", "warn", "dataset.__iter__"),
+        ("all_of_few", "warn", "dataset.__iter__"),  # and there are no more
+        ("shared_out", "pass", None),
+        ("constant", "pass", None),
+        ("noise", "pass", None),
+        ("one_worker", "pass", None),
+        ("two_shards", "warn", "dataset.num_shards"),
+        ("images", "skip", None),
+    ],
+)
+def test_real_items(torch_python: str, name: str, status: str, subject: str | None) -> None:
+    made, draws = examined(torch_python, name, worker_draws.collect)
+    verdict = CHECK.judge(draws, made, loader_plan(loader=made))
+
+    assert verdict.status == status
+    assert [finding.subject for finding in verdict.findings] == ([subject] if subject else [])
+
+
+def items(*first: str, exhausted: bool = False) -> Draws:
+    return Draws(ended=ANSWERED, first=first, exhausted=exhausted)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "plan", "status"),
+    [
+        (items(*ITEMS), items(*ITEMS), {"num_workers": 4}, "warn"),
+        (items(*ITEMS), items(*ITEMS), {}, "warn"),
+        (items(*ITEMS), items(*ITEMS), {"num_workers": 1}, "pass"),
+        (items(*ITEMS), items(*ITEMS[::-1]), {"num_workers": 4}, "pass"),  # shuffled in each: it may be meant
+        (items(*ITEMS[:15]), items(*ITEMS[:15]), {"num_workers": 4}, "pass"),  # too few to say, and there are more
+        (items(*ITEMS[:15], exhausted=True), items(*ITEMS[:15], exhausted=True), {"num_workers": 4}, "warn"),
+        (items(exhausted=True), items(exhausted=True), {"num_workers": 4}, "error"),
+        (items(*ITEMS), items(exhausted=True), {"num_workers": 4}, "pass"),
+    ],
+)
+def test_what_is_made_of_items(one: Draws, other: Draws, plan: dict[str, Any], status: str) -> None:
+    assert CHECK.judge(WorkerDraws(workers=(one, other)), loader_made(kind="iterable"), loader_plan(**plan)).status == status
+
+
+@pytest.mark.parametrize(("shards", "workers", "levels"), [(4, 4, []), (3, 4, ["warn"]), (3, 0, []), (None, 4, [])])
+def test_shards_for_workers(shards: int | None, workers: int, levels: list[str]) -> None:
+    draws = WorkerDraws(workers=(items("a", "b"), items("c")), shards=shards)
+    findings = CHECK.judge(draws, loader_made(kind="iterable"), loader_plan(num_workers=workers)).findings
+
+    assert [finding.level for finding in findings] == levels
