@@ -69,10 +69,20 @@ def arrays() -> DataLoader:
     return loader_of(lambda index: np.zeros(1 << 16, dtype=np.float32), collate_fn=as_it_is)
 
 
+class InMemory(Dataset):
+    def __init__(self) -> None:
+        self.whole = torch.zeros(1 << 20)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.whole[index : index + 1]
+
+
 def shared() -> DataLoader:
     """Every batch shows the same storage."""
-    whole = torch.zeros(1 << 20)
-    return loader_of(lambda index: whole[index : index + 1], collate_fn=as_it_is)
+    return DataLoader(InMemory(), batch_size=8, num_workers=2, collate_fn=as_it_is)
 
 
 def bucketed() -> DataLoader:

@@ -69,7 +69,10 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
     """In a batch."""
 
     batch_bytes: int | None = None
-    """Shared memory that one takes."""
+    """Shared memory that one takes, without what the dataset keeps."""
+
+    kept_bytes: int = 0
+    """Storages of the dataset's own that a batch shows: a worker moves them to shared memory once, and not for each batch."""
 
     tensors: int | None = None
     """Distinct storages in one."""
@@ -105,12 +108,19 @@ async def collect(probes: Probes, settings: Settings, loader: Loader) -> Batches
     own = loader.arguments
     if own is None and settings.batch_size is None:
         return Unavailable.not_asked("needs --batch-size")
-    workers = settings.num_workers if settings.num_workers is not None else own.num_workers if own else 0
+    workers = workers_of(settings, loader) or 0
     allowed = loader.allowed_bytes // SIDE
     arguments = {"allowed_bytes": allowed, "batch_size": settings.batch_size, "workers": workers}
     probed = await probes.run("batches", arguments, deadline_s=DEADLINE_S, place="loaded")
     told = {name: value for name, value in (probed.answer or {}).items() if value is not None}
     return msgspec.convert({"ended": probed.ended, "allowed_bytes": allowed, **told}, Batches)
+
+
+def workers_of(settings: Settings, loader: Loader) -> int | None:
+    """How many the job will have; None where that is not known."""
+    if settings.num_workers is not None:
+        return settings.num_workers
+    return loader.arguments.num_workers if loader.arguments else None
 
 
 def unexaminable(loader: Loader) -> Unavailable | None:

@@ -4,7 +4,7 @@ import statistics
 
 import msgspec
 
-from dl_doctor.facts.batches import SIDE, Trouble, unexaminable
+from dl_doctor.facts.batches import SIDE, Trouble, unexaminable, workers_of
 from dl_doctor.facts.loader import Loader, refused_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
@@ -76,9 +76,7 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(probes: Probes, settings: Settings, loader: Loader) -> DatasetSamples | Unavailable:
     if unfit := unexaminable(loader):
         return unfit
-    workers = (
-        settings.num_workers if settings.num_workers is not None else loader.arguments.num_workers if loader.arguments else 0
-    )
+    workers = workers_of(settings, loader) or 0
     allowed = loader.allowed_bytes // SIDE
     arguments = {"allowed_bytes": allowed, "samples": SAMPLES, "budget_s": BUDGET_S, "workers": workers}
     probed = await probes.run("dataset_samples", arguments, deadline_s=DEADLINE_S, place="loaded")

@@ -75,6 +75,9 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     held_bytes: int = 0
     """Tensors of dataset and collate_fn that move to shared memory when a worker is spawned; 0 where workers are forked."""
 
+    kept_bytes: int = 0
+    """Of the dataset's own tensors, what batches show: each forked worker moves it to shared memory once."""
+
     spare_views: tuple[SpareViews, ...] = ()
     """Of the batches that were measured: tensors whose storages travel whole."""
 
@@ -112,7 +115,7 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return 0  # nothing is handed over
         if self.batch_bytes is None:
             return None
-        once = self.held_bytes + PAGE_BYTES * locks(workers)
+        once = self.held_bytes + workers * self.kept_bytes + PAGE_BYTES * locks(workers)
         return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + once)
 
     @property
@@ -190,9 +193,11 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def moved(self) -> str:
+        whose = " of each rank" if self.ranks > 1 else ""
+        if self.kept_bytes:
+            return f" Each worker moves {binary_size(self.kept_bytes)} of tensors there that the dataset{whose} holds."
         if not self.held_bytes:
             return ""
-        whose = " of each rank" if self.ranks > 1 else ""
         return (
             f" The {binary_size(self.held_bytes)} of tensors that the dataset{whose} holds move there when a worker is started "
             "by spawn or forkserver."
@@ -209,6 +214,7 @@ def collect(
 ) -> LoaderPlan:
     said = settings.batch_bytes is not None
     settings = settings.over(said_by(loader)).over(weighed(batches))
+    known = batches if isinstance(batches, Batches) else None
     method = methods.in_force(settings.start_method) if isinstance(methods, StartMethods) else settings.start_method
     plan = LoaderPlan(
         num_workers=settings.num_workers,
@@ -216,11 +222,12 @@ def collect(
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,
         batch_source="by --batch-bytes" if said else source(batches),
-        tensors_per_batch=batches.tensors if isinstance(batches, Batches) else None,
-        pipe_bytes=(isinstance(batches, Batches) and batches.pipe_bytes) or 0,
-        spare_views=batches.spare_views if isinstance(batches, Batches) else (),
+        tensors_per_batch=known.tensors if known else None,
+        pipe_bytes=(known and known.pipe_bytes) or 0,
+        kept_bytes=known.kept_bytes if known and method == "fork" else 0,
+        spare_views=known.spare_views if known else (),
         collate_fn=loader.arguments.collate_fn if isinstance(loader, Loader) and loader.arguments else None,
-        held_bytes=(isinstance(batches, Batches) and method != "fork" and batches.held_bytes) or 0,
+        held_bytes=(known and method != "fork" and known.held_bytes) or 0,
         start_method=settings.start_method,
         pin_memory=settings.pin_memory,
         ranks=ranks.on_node,

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts.batches import SIDE, unexaminable
+from dl_doctor.facts.batches import SIDE, unexaminable, workers_of
 from dl_doctor.facts.loader import Loader
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
@@ -52,9 +52,7 @@ class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(probes: Probes, settings: Settings, loader: Loader) -> WorkerDraws | Unavailable:
     if unfit := unexaminable(loader):
         return unfit
-    workers = (
-        settings.num_workers if settings.num_workers is not None else loader.arguments.num_workers if loader.arguments else 2
-    )
+    workers = workers_of(settings, loader) or 0
     allowed = loader.allowed_bytes // SIDE // 2
     arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": workers} for worker in (0, 1)]
     probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")

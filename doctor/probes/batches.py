@@ -25,7 +25,7 @@ def probe(arguments, step, loaded):
     loaded.spare_shared_memory()
     step("become a worker")
     loaded.be_worker(0, max(arguments["workers"], 1))
-    weighing = Weighing(loaded, arguments["allowed_bytes"], step)
+    weighing = Weighing(loaded, arguments["allowed_bytes"], step, held.storages)
     end = loaded.clock_s() + BUDGET_S
     for indices in batches_of_indices(loaded, arguments["batch_size"], step):
         weighing.add(indices)
@@ -38,13 +38,14 @@ def probe(arguments, step, loaded):
 class Weighing:
     """What is known of the batches so far."""
 
-    def __init__(self, loaded, allowed_bytes, step):
+    def __init__(self, loaded, allowed_bytes, step, held):
         self.loaded = loaded
         self.allowed_bytes = allowed_bytes
         self.step = step
+        self.held = held
         self.over = False
         self.made = 0
-        self.most = {"batch_bytes": 0, "tensors": 0, "pipe_bytes": 0, "samples": 0}
+        self.most = {"batch_bytes": 0, "kept_bytes": 0, "tensors": 0, "pipe_bytes": 0, "samples": 0}
         self.told = {"spare_views": []}  # type: dict[str, object]
         self.iterator = None
 
@@ -65,8 +66,10 @@ class Weighing:
             self.attempt("hand over", lambda: named, raiser(parcel.error))
             return
         self.made += 1
+        kept = parcel.bytes_of(place for place in parcel.storages if place in self.held)
         this = {
-            "batch_bytes": parcel.shared_bytes,
+            "batch_bytes": parcel.shared_bytes - kept,
+            "kept_bytes": kept,
             "tensors": len(parcel.storages),
             "pipe_bytes": parcel.stream_bytes,
             "samples": len(samples),

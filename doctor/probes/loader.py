@@ -466,7 +466,11 @@ class Parcel:
     @property
     def shared_bytes(self):
         """Of /dev/shm: each storage is a file of whole pages."""
-        return sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in self.storages.values())
+        return self.bytes_of(self.storages)
+
+    def bytes_of(self, places):
+        """The same for the storages at some of the addresses."""
+        return sum(-(-self.storages[place] // PAGE_BYTES) * PAGE_BYTES for place in places)
 
 
 class TooLarge(Exception):

@@ -56,9 +56,13 @@ def arrays(_: int) -> object:
     return np.zeros((64, 64), dtype=np.float32)
 
 
-KINDS = {"tensors": tensors, "many": many, "views": views, "mixed": mixed, "arrays": arrays}
+def slices(_: int) -> object:
+    """Stands for views of what the dataset itself holds."""
 
-OWN_COLLATE = ("views", "arrays")
+
+KINDS = {"tensors": tensors, "many": many, "views": views, "mixed": mixed, "arrays": arrays, "slices": slices}
+
+OWN_COLLATE = ("views", "arrays", "slices")
 """Kinds whose batches are lists of samples."""
 
 
@@ -67,7 +71,7 @@ class Samples(Dataset):
 
     def __init__(self, kind: str, length: int) -> None:
         self.make, self.length = KINDS[kind], length
-        self.held = torch.zeros(256 * KIB, dtype=torch.uint8)
+        self.held = torch.zeros(1024 * KIB, dtype=torch.uint8)
 
     def __len__(self) -> int:
         return self.length
@@ -75,7 +79,7 @@ class Samples(Dataset):
     def __getitem__(self, index: int) -> object:
         if index == 0:
             time.sleep(LATE_S)
-        return self.make(index)
+        return self.held[index:] if self.make is slices else self.make(index)
 
 
 def make_loader() -> DataLoader:

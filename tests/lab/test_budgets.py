@@ -46,6 +46,8 @@ CONFIGURATIONS = [
     configuration("views", 4, 1),
     configuration("mixed", 2, 2),
     configuration("mixed", 3, 1, ranks=2),
+    configuration("slices", 2, 2),
+    configuration("slices", 2, 2, method="spawn"),
     configuration("arrays", 2, 2),  # nothing in shared memory but the locks
 ]
 
@@ -59,7 +61,7 @@ def peaks(torch_python: str) -> list[dict[str, int]]:
         ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", *command],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

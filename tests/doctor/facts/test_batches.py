@@ -23,7 +23,7 @@ PAGE = 4096
         ("dataset", {"batch_size": 4}, (4 * PAGE, 1, 4)),
         ("views", {}, (8 * 4 * MIB, 8, 8)),  # all of what a view is cut from
         ("chunks", {}, (8 * 8 * MIB, 8, 8)),  # once, however many views show it
-        ("shared", {}, (4 * MIB, 1, 8)),
+        ("shared", {}, (0, 1, 8)),  # the dataset's own: moved once
         ("arrays", {}, (0, 0, 8)),
         ("bucketed", {}, (16 * PAGE, 1, 16)),
         ("unbatched", {}, (4 * PAGE, 1, 1)),
@@ -37,6 +37,12 @@ def test_what_a_batch_takes(torch_python: str, name: str, settings: dict[str, An
 
     assert (found.ended.how, found.trouble, found.made) == ("answered", None, 8)
     assert most == (PAGE, *weight[1:]) if name == "padded" else most == weight
+
+
+def test_what_the_dataset_keeps_is_told_apart(torch_python: str) -> None:
+    _, found = examined(torch_python, "shared", batches.collect)
+
+    assert (found.batch_bytes, found.kept_bytes, found.held_bytes) == (0, 4 * MIB, 4 * MIB)
 
 
 def test_what_goes_through_the_pipe(torch_python: str) -> None:

@@ -62,3 +62,11 @@ def test_what_goes_through_a_pipe_is_memory_of_each_batch_in_flight() -> None:
     assert plain.memory_need_bytes is not None
     assert piped.memory_need_bytes == plain.memory_need_bytes + 18 * MIB
     assert piped.shm_need_bytes == plain.shm_need_bytes
+
+
+@pytest.mark.parametrize(("method", "moved"), [("fork", 4 * MIB), ("spawn", MIB)])
+def test_what_batches_show_of_the_dataset_moves_once(method: Any, moved: int) -> None:
+    """In each forked worker its copy; before workers are spawned all of it, which they then share."""
+    kept = batches(batch_bytes=0, kept_bytes=MIB, held_bytes=MIB)
+
+    assert loader_plan(num_workers=4, start_method=method, batches=kept).shm_need_bytes == moved + 4096 * (8 + 3 * 4)
