@@ -1,7 +1,7 @@
 from dl_doctor.check import Check
 from dl_doctor.facts import DatasetObjects, DatasetTrip, Loader, LoaderPlan, StartMethods
 from dl_doctor.facts.dataset_objects import Handle
-from dl_doctor.model import Finding, Fix, Level, Verdict
+from dl_doctor.model import Finding, Fix, Level, Unavailable, Verdict
 
 SHARED = {
     "file": "Forked workers share one place in the file: where one seeks, another reads, and samples are silently wrong.",
@@ -26,7 +26,7 @@ DATA_FILES |= {".zip": "file", ".tar": "file"}
 
 
 def dataset_open_handles(
-    loader: Loader, objects: DatasetObjects, trip: DatasetTrip, methods: StartMethods, plan: LoaderPlan
+    loader: Loader, objects: DatasetObjects, trip: DatasetTrip | Unavailable, methods: StartMethods, plan: LoaderPlan
 ) -> Verdict:
     """No worker shares an open file or connection
 
@@ -65,6 +65,8 @@ def dataset_open_handles(
         return Verdict(f"{seen}; without workers nothing is shared")
     if method == "fork":
         return Verdict(seen, [shared(handle) for handle in found])
+    if isinstance(trip, Unavailable):
+        return Verdict(seen, (), Verdict.lacking("dataset_trip", trip).reason if found else None)
     travelled = trip.trip_by(method)
     if travelled and travelled.ended.how == "answered":
         return Verdict(f"{seen}; workers by {method} get none of the main process's")
@@ -101,13 +103,14 @@ def what(handle: Handle) -> str:
 
 
 def said(handle: Handle, level: Level, summary: str, why: str) -> Finding:
-    name = handle.path.rpartition(".")[2].partition("[")[0] if handle.type != "descriptor" else "file"
+    name = handle.path.rpartition(".")[2].partition("[")[0]
+    lines = opened_late(name, handle) if handle.path.startswith("dataset.") and name.isidentifier() else ()
     return Finding(
         level=level,
         subject=handle.path,
         summary=summary,
         why=why,
-        fixes=(Fix("Keep the path, and open it once per worker, when it is first needed", opened_late(name, handle.kind)),),
+        fixes=(Fix("Keep the path, and open it once per worker, when it is first needed", lines),),
         explained_by="dataset-picklable" if level == "fail" else None,
     )
 
@@ -121,13 +124,14 @@ OPEN = {
 }
 
 
-def opened_late(name: str, kind: str) -> tuple[str, ...]:
+def opened_late(name: str, handle: Handle) -> tuple[str, ...]:
+    how = "open(self.path)" if handle.type.endswith("TextIOWrapper") else OPEN[handle.kind]
     return (
         "def __init__(self, path):",
         f"    self.path, self.{name} = path, None",
         "def __getitem__(self, index):",
         f"    if self.{name} is None:",
-        f"        self.{name} = {OPEN[kind]}",
+        f"        self.{name} = {how}",
     )
 
 

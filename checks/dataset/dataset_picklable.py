@@ -51,10 +51,14 @@ def dataset_picklable(trip: DatasetTrip, methods: StartMethods, plan: LoaderPlan
     seen = f"a child by {method} received it in {plain(1000 * travelled.duration_s)} ms"
     if travelled.ended.how != "answered":
         return Verdict(f"a child by {method} did not receive it", [broken(trip, travelled, "fail")])
-    by_pickle = trip.trip_by("spawn") if method == "fork" else None
+    if method != "fork":
+        return Verdict(f"{seen}; the pickle is {binary_size(trip.pickle_bytes)}")
+    by_pickle = trip.trip_by("spawn")
+    if by_pickle is None and trip.error:
+        return Verdict(seen, [finding(trip, trip.error, method, "note", f"Pickling raises {trip.error}.")])
     if by_pickle and by_pickle.ended.how not in ("answered", "hung") and not out_of_memory(by_pickle):
         return Verdict(seen, [broken(trip, by_pickle, "note")])
-    return Verdict(f"{seen}; the pickle is {binary_size(trip.pickle_bytes)}" if method != "fork" else seen)
+    return Verdict(seen)
 
 
 def undecided(trip: DatasetTrip, method: str) -> Verdict:
@@ -68,9 +72,11 @@ def undecided(trip: DatasetTrip, method: str) -> Verdict:
 def untried(trip: DatasetTrip, method: str) -> Verdict:
     """Nothing was sent. What pickle says of it still stands."""
     if trip.error:
-        return Verdict("pickling it raises", [finding(trip, trip.error, method, "fail", "It cannot be pickled.")])
+        return Verdict("pickling it raises", [finding(trip, trip.error, method, "fail", f"Pickling raises {trip.error}.")])
     if trip.not_tried == "device":
         return Verdict.skip("it holds tensors on a GPU, which an examination does not touch: see dataset-cuda")
+    if trip.not_tried == "child":
+        return Verdict.skip("too little memory is left to start a worker for an examination; pickling it raises nothing")
     return Verdict.skip("it is too large to be sent for an examination: see dataset-pickle-size")
 
 
@@ -88,9 +94,13 @@ WHY = {
 
 
 def broken(trip: DatasetTrip, travel: DatasetTravel, level: str) -> Finding:
-    said = travel.ended.error or travel.ended.in_words
-    where = "Pickling raises" if travel.where == "parent" else "The worker, when it reads the pickle, raises"
-    return finding(trip, said, "fork" if level == "note" else travel.method, level, f"{where} {said}.")
+    error = travel.ended.error
+    if travel.where == "parent":
+        evidence = f"Pickling raises {error}."
+    else:
+        evidence = f"The worker {f'raises {error}' if error else travel.ended.in_words} when it reads the pickle."
+    said = error or f"the worker {travel.ended.in_words}"
+    return finding(trip, said, "fork" if level == "note" else travel.method, level, evidence)
 
 
 def finding(trip: DatasetTrip, error: str, method: str, level: str, evidence: str) -> Finding:

@@ -6,15 +6,15 @@ import msgspec
 
 from dl_doctor.facts.loader import Loader, allowed_bytes
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes, signal_name
 
-PATIENCE_S = 25
+PATIENCE_S = 20
 """How long a child may take, which imports torch where the dataset holds tensors. With a healthy disk that takes 2 s."""
 
-DEADLINE_S = 75.0
+DEADLINE_S = 45.0
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +75,9 @@ class DatasetTrip(msgspec.Struct, frozen=True, kw_only=True):
     heaviest: Heaviest | None = None
     """Looked for from 16 MiB on."""
 
-    not_tried: Literal["size", "time", "memory", "storages", "device"] | None = None
-    """Why no child was started that gets it by pickle: it could take more memory than the examination may, or lies on a GPU."""
+    not_tried: Literal["size", "time", "memory", "storages", "device", "child"] | None = None
+    """Why no child was started that gets it by pickle: the dataset, or a child that imports torch alone, could take more memory
+    than the examination may, or it lies on a GPU."""
 
     trips: tuple[DatasetTravel, ...] = ()
 
@@ -96,7 +97,12 @@ async def collect(
     if method not in methods.available:
         return Unavailable.absent(f"the job's Python cannot start workers by {method}: see start-method")
     others = ["spawn"] if method == "fork" and "spawn" in methods.available else []
-    arguments = {"methods": [method, *others], "allowed_bytes": allowed, "patience_s": PATIENCE_S}
+    arguments = {
+        "methods": [method, *others],
+        "allowed_bytes": allowed,
+        "child_bytes": MAIN_PROCESS_BYTES,
+        "patience_s": PATIENCE_S,
+    }
     probed = await probes.run("dataset_trip", arguments, deadline_s=DEADLINE_S, place="loaded")
     told = probed.answer or {}
     trips = [travel(one) for one in told.pop("trips", ())]

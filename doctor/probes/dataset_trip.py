@@ -31,7 +31,8 @@ CHILD = "writer.send(True)"
 
 
 def probe(arguments, step, loaded):
-    """`methods` to try, the first as the job does; `allowed_bytes` of memory, `patience_s` for each child.
+    """`methods` to try, the first as the job does; `allowed_bytes` of memory, `child_bytes` that one
+    that starts anew takes of it for torch, `patience_s` for each child.
 
     Gives the weight of the pickle, what in it cannot travel and why, and how each trip ended.
     """
@@ -54,7 +55,7 @@ def probe(arguments, step, loaded):
     if told["error"]:
         step("look for what cannot be pickled")
         told["culprit"] = culprit(parts, loaded.torch)
-    told["not_tried"] = reason = too_large(scale, share)
+    told["not_tried"] = reason = too_large(scale, share, arguments["child_bytes"])
     signal.signal(signal.SIGALRM, out_of_patience)
     for method in arguments["methods"]:
         if reason and method != "fork":
@@ -67,12 +68,14 @@ def probe(arguments, step, loaded):
     return told
 
 
-def too_large(scale, share):
+def too_large(scale, share, child_bytes):
     """Why a real child is better not tried: the pickle is kept in memory and the tensors move to /dev/shm."""
     if scale.stopped:
         return scale.stopped
     if scale.on_device:
         return "device"
+    if child_bytes > 2 * share:
+        return "child"
     room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
     free = min(share, room.f_bavail * room.f_frsize // 2) if room else share
     return "storages" if sum(scale.storages.values()) > free else None

@@ -7,7 +7,7 @@ import pytest
 from dl_doctor.checks.dataset.dataset_open_handles import CHECK
 from dl_doctor.facts.dataset_objects import Handle
 from dl_doctor.facts.dataset_trip import Culprit
-from dl_doctor.model import Ended, Verdict
+from dl_doctor.model import Ended, Unavailable, Verdict
 from tests.facts import dataset_objects, dataset_trip, loader, loader_plan, start_methods
 
 H5 = Handle(path="dataset.h5", type="h5py._hl.files.File", kind="h5py", file="data/a.h5")
@@ -50,6 +50,23 @@ def test_a_handle_that_cannot_travel_is_explained_by_that() -> None:
     (finding,) = judged((H5, ENV), start_method="spawn", trip=dataset_trip("spawn", RAISED, culprit=culprit)).findings
 
     assert (finding.level, finding.subject, finding.explained_by) == ("fail", "dataset.h5", "dataset-picklable")
+
+
+@pytest.mark.parametrize(
+    ("method", "handles", "status"), [("fork", (H5,), "warn"), ("spawn", (H5,), "error"), ("spawn", (), "pass")]
+)
+def test_only_under_spawn_it_matters_whether_it_travels(method: str, handles: Any, status: str) -> None:
+    assert judged(handles, trip=Unavailable.timeout("late"), start_method=method).status == status
+
+
+@pytest.mark.parametrize(
+    ("handle", "lines"),
+    [(H5, 5), (ENV, 5), (Handle(path="collate_fn.<closure>.h", type="_io.FileIO", kind="file", file=None), 0)],
+)
+def test_lines_to_copy_are_for_attributes_of_the_dataset(handle: Handle, lines: int) -> None:
+    (finding,) = judged((handle,)).findings
+
+    assert len(finding.fixes[0].commands) == lines
 
 
 def test_a_walk_that_did_not_end_is_an_error() -> None:

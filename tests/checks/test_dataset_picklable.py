@@ -32,6 +32,7 @@ def judged(method: str, trip: Any, **plan: Any) -> Verdict:
         ("fork", dataset_trip("fork", HUNG), "error"),
         ("fork", dataset_trip("fork"), "pass"),
         ("spawn", dataset_trip("spawn", trips=(), not_tried="size", stopped="size"), "skip"),
+        ("spawn", dataset_trip("spawn", trips=(), not_tried="child"), "skip"),
         ("spawn", dataset_trip("spawn", trips=(), not_tried="device"), "skip"),
         ("spawn", dataset_trip("spawn", trips=(), not_tried="device", error="TypeError: no"), "fail"),  # it cannot travel anyway
     ],
@@ -51,6 +52,13 @@ def test_by_how_the_trip_ended(method: str, trip: Any, status: str) -> None:
 )
 def test_when_pickling_ends_the_process(ended: Ended, method: str, status: str) -> None:
     assert judged(method, DatasetTrip(ended=ended)).status == status
+
+
+def test_under_fork_what_cannot_be_pickled_is_a_note_though_nothing_was_sent() -> None:
+    """Where memory is too little for a child that imports torch."""
+    assert [
+        finding.level for finding in judged("fork", dataset_trip("fork", error=RAISED.error, not_tried="child")).findings
+    ] == ["note"]
 
 
 def test_without_workers_nothing_travels() -> None:
