@@ -5,7 +5,14 @@ To add a check, copy a neighbour, and name it here.
 
 from dl_doctor.checks.container import runtime, temp_space, user_identity
 from dl_doctor.checks.cpu import affinity_kept, cpu_budget
-from dl_doctor.checks.dataset import dataset_loads
+from dl_doctor.checks.dataset import (
+    dataset_cuda,
+    dataset_loads,
+    dataset_open_handles,
+    dataset_picklable,
+    dataset_pickle_size,
+    dataset_replication,
+)
 from dl_doctor.checks.gpu import (
     gpu_device_access,
     gpu_driver_floor,
@@ -24,7 +31,12 @@ from dl_doctor.checks.workers import start_method, worker_count, worker_roundtri
 CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
+    dataset_cuda.CHECK,
     dataset_loads.CHECK,
+    dataset_open_handles.CHECK,
+    dataset_picklable.CHECK,
+    dataset_pickle_size.CHECK,
+    dataset_replication.CHECK,
     disk_space.CHECK,
     disk_type.CHECK,
     fd_limit.CHECK,

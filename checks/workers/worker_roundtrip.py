@@ -36,7 +36,7 @@ def worker_roundtrip(roundtrip: WorkerRoundtrip, methods: StartMethods, plan: Lo
     seen = ", ".join(f"{trip.method}: {told(trip)}" for trip in roundtrip.trips)
     if plan.num_workers == 0:
         return Verdict(f"{seen}; without workers none is needed")
-    method = plan.start_method or methods.unless_said
+    method = methods.in_force(plan.start_method)
     used = next((trip for trip in roundtrip.trips if trip.method == method), None)
     if used is None:
         return Verdict.skip(f"the job's Python cannot start workers by {method}: see start-method")

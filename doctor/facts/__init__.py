@@ -11,7 +11,10 @@ from dl_doctor.facts import (
     cgroups,
     cpu_budget,
     data_paths,
+    dataset_objects,
+    dataset_trip,
     disks,
+    entry_script,
     environment,
     gpu_access,
     gpu_grant,
@@ -38,12 +41,16 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    worker_cuda,
     worker_roundtrip,
 )
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.dataset_objects import DatasetObjects
+from dl_doctor.facts.dataset_trip import DatasetTrip
 from dl_doctor.facts.disks import Disks
+from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
@@ -70,6 +77,7 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
@@ -79,7 +87,10 @@ __all__ = [
     "Collector",
     "CpuBudget",
     "DataPaths",
+    "DatasetObjects",
+    "DatasetTrip",
     "Disks",
+    "EntryScript",
     "Environment",
     "GpuAccess",
     "GpuGrant",
@@ -106,6 +117,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WorkerCuda",
     "WorkerRoundtrip",
 ]
 
@@ -131,7 +143,10 @@ COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(data_paths.collect, deadline_s=40),
+    Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25),
+    Collector(dataset_trip.collect, profile="default", deadline_s=dataset_trip.DEADLINE_S + 25),
     Collector(disks.collect),
+    Collector(entry_script.collect),
     Collector(environment.collect),
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
@@ -158,5 +173,6 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )
