@@ -19,7 +19,7 @@ format: .venv/for-tests
 
 .venv-torch/ready:  # a job's environment, apart from the doctor's: it is examined, never imported
 	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy
+	.venv-torch/bin/python -m pip install --quiet torch==2.13.0 numpy h5py lmdb
 	touch $@
 
 clean:  ## what builds leave behind, and the environment

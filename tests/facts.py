@@ -8,6 +8,8 @@ from dl_doctor.facts import (
     Batches,
     CpuBudget,
     DataPaths,
+    DatasetObjects,
+    DatasetTrip,
     GpuAccess,
     GpuGrant,
     GpuLibraries,
@@ -31,11 +33,13 @@ from dl_doctor.facts import (
     TorchImport,
     UserIdentity,
     VisibleGpus,
+    WorkerCuda,
     WorkerRoundtrip,
 )
 from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
 from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.dataset_trip import DatasetTravel
 from dl_doctor.facts.disks import Disk, Place
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
@@ -401,3 +405,32 @@ def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:
         for method in ("fork", "spawn", "forkserver")
     )
     return WorkerRoundtrip(ended=Ended(how="answered"), trips=trips)
+
+
+def loader(**fields: Any) -> Loader:
+    """A dataset of 1000 samples that was made without trouble."""
+    known = {
+        "spec": "train.py:make",
+        "ended": ANSWERED,
+        "allowed_bytes": 50 * GIB,
+        "kind": "map",
+        "type": "train.Data",
+        "length": 1000,
+        "make_s": 0.1,
+    }
+    return Loader(**{**known, **fields})
+
+
+def dataset_trip(method: str = "fork", ended: Ended = ANSWERED, **fields: Any) -> DatasetTrip:
+    """A small dataset that is sent by one method, and arrives unless a test says otherwise."""
+    where = fields.pop("where", None if ended.how == "answered" else "parent")
+    trips = (DatasetTravel(method=method, ended=ended, where=where, duration_s=1.5),)
+    return DatasetTrip(**{"ended": ANSWERED, "pickle_bytes": 126, "trips": trips, **fields})
+
+
+def dataset_objects(**fields: Any) -> DatasetObjects:
+    return DatasetObjects(**{"ended": ANSWERED, "objects": 12, "object_bytes": 700, **fields})
+
+
+def worker_cuda(**fields: Any) -> WorkerCuda:
+    return WorkerCuda(**{"ended": ANSWERED, **fields})

@@ -12,8 +12,11 @@ from dl_doctor.facts import (
     cgroups,
     cpu_budget,
     data_paths,
+    dataset_objects,
     dataset_samples,
+    dataset_trip,
     disks,
+    entry_script,
     environment,
     gpu_access,
     gpu_grant,
@@ -41,6 +44,7 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    worker_cuda,
     worker_draws,
     worker_roundtrip,
 )
@@ -48,8 +52,11 @@ from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.dataset_objects import DatasetObjects
 from dl_doctor.facts.dataset_samples import DatasetSamples
+from dl_doctor.facts.dataset_trip import DatasetTrip
 from dl_doctor.facts.disks import Disks
+from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
@@ -77,6 +84,7 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_draws import WorkerDraws
 from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
@@ -88,8 +96,11 @@ __all__ = [
     "Collector",
     "CpuBudget",
     "DataPaths",
+    "DatasetObjects",
     "DatasetSamples",
+    "DatasetTrip",
     "Disks",
+    "EntryScript",
     "Environment",
     "GpuAccess",
     "GpuGrant",
@@ -117,6 +128,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WorkerCuda",
     "WorkerDraws",
     "WorkerRoundtrip",
 ]
@@ -144,8 +156,11 @@ COLLECTORS = (
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(data_paths.collect, deadline_s=40),
+    Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25),
     Collector(dataset_samples.collect, profile="default", deadline_s=dataset_samples.DEADLINE_S + 25, exclusive=True),
+    Collector(dataset_trip.collect, profile="default", deadline_s=dataset_trip.DEADLINE_S + 25),
     Collector(disks.collect),
+    Collector(entry_script.collect),
     Collector(environment.collect),
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
@@ -173,6 +188,7 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25),
     Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

@@ -76,6 +76,12 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     threads: tuple[str, ...] = ()
     """Names of Python's threads that run now, without the main one."""
 
+    unsafe_at_fork: tuple[str, ...] = ()
+    """Libraries whose threads or state are alive now and break in forked children: jax, tensorflow, grpc, fsspec, tokenizers."""
+
+    daemonic: bool = False
+    """Whether the process is a daemon of multiprocessing, which may have no children."""
+
     default_method: StartMethod | None = None
     """What its module, or what the interpreter imports at its start, has set."""
 
@@ -86,6 +92,15 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def made(self) -> bool:
         return self.kind is not None
+
+    @property
+    def not_examined(self) -> Unavailable | None:
+        """Why nothing can be said of what is loaded, if so."""
+        if not self.made:
+            return Unavailable.absent("the dataset could not be made: see dataset-loads")
+        if self.kind == "other":
+            return Unavailable.absent(f"{self.type} is no Dataset and no DataLoader of torch")
+        return None
 
     @property
     def start_method(self) -> StartMethod | None:
@@ -112,7 +127,7 @@ async def collect(probes: Probes, settings: Settings, target: Target, memory: Me
     allowed = allowed_bytes(memory)
     if isinstance(allowed, Unavailable):
         return allowed
-    arguments = {"spec": spec, "allowed_bytes": allowed}
+    arguments = {"spec": spec, "allowed_bytes": allowed, "start_method": settings.start_method}
     probed = await probes.run("loader", arguments, python=target.path, deadline_s=DEADLINE_S, place="loading")
     return msgspec.convert({"spec": spec, "allowed_bytes": allowed, "ended": probed.ended, **(probed.answer or {})}, Loader)
 

@@ -26,7 +26,7 @@ class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
         return self.chosen or self.available[0]
 
     def in_force(self, said: str | None) -> str:
-        """The method that workers are started by, where the job or its loader says this one, or none."""
+        """The method that this job's workers are started by, where the options or the loader say this one, or none."""
         return said or self.unless_said
 
 

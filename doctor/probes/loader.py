@@ -42,12 +42,17 @@ BASE_SEED = 20_260_101
 PAGE_BYTES = 4096
 
 
+YES = ("true", "1", "on", "yes", "y", "t")
+"""What tokenizers reads as yes."""
+
+
 class Wrong(Exception):
     """What is named cannot be examined; the message says why and what to write instead."""
 
 
 def probe(arguments, step, *at_hand):
-    """`spec` names it; `allowed_bytes` is what making it may take beyond torch (None: all there is). `at_hand`: it is made.
+    """`spec` names it; `allowed_bytes` is what making it may take beyond torch (None: all there is), `start_method` what the
+    default is to be (None: as it is). `at_hand`: it is made.
 
     Gives a description, and a Loaded, which later probes get as their third argument.
     """
@@ -56,6 +61,8 @@ def probe(arguments, step, *at_hand):
     torch = imported("torch")
     limit_memory(arguments["allowed_bytes"])
     spec = arguments["spec"]
+    if arguments.get("start_method"):
+        make_default(arguments["start_method"])
     before = open_files()
     begin = monotonic()
     try:
@@ -71,9 +78,38 @@ def probe(arguments, step, *at_hand):
         choices=choices,
         opened=sorted(open_files() - before),
         threads=sorted({thread.name for thread in threading.enumerate() if thread is not threading.main_thread()}),
+        unsafe_at_fork=unsafe_at_fork(),
+        daemonic=bool(multiprocessing.current_process().daemon),
         default_method=multiprocessing.get_start_method(allow_none=True),
         cuda_used=bool(torch and getattr(torch, "cuda", None) and torch.cuda.is_initialized()),
     ), loaded
+
+
+def unsafe_at_fork():
+    """Libraries that have threads or state here which a forked child would find broken. That one is imported says nothing."""
+    loaded = sys.modules.get
+    tensorflow = getattr(loaded("tensorflow.python.eager.context"), "_context", None)
+    grpc_threads = ("grpc", "event_engine", "timer_manager", "default-execut", "resolver-execut")
+    found = {
+        "jax": getattr(loaded("jax._src.xla_bridge"), "_backends", None),
+        "tensorflow": getattr(tensorflow, "_initialized", False),
+        "grpc": loaded("grpc") and any(name.startswith(grpc_threads) for name in thread_names()),
+        "fsspec": any(thread.name == "fsspecIO" for thread in threading.enumerate()),
+        "tokenizers": loaded("tokenizers") and os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in YES,
+    }
+    return sorted(name for name, alive in found.items() if alive)
+
+
+def thread_names():
+    """Of the kernel's threads of this process, those of libraries too."""
+    names = []
+    for number in os.listdir("/proc/self/task"):
+        try:
+            with open("/proc/self/task/%s/comm" % number) as file:
+                names.append(file.read().strip())
+        except OSError:  # it has ended
+            continue
+    return names
 
 
 def imported(name):
@@ -92,6 +128,12 @@ def limit_memory(allowed_bytes):
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = has + allowed_bytes if hard == resource.RLIM_INFINITY else min(has + allowed_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def make_default(method):
+    """Let workers, locks and queues be made by this method where the program says none; it can still set its own."""
+    default = multiprocessing.context._default_context  # its own attribute of the same name is what is used where nothing is set
+    default._default_context = multiprocessing.get_context(method)  # type: ignore[attr-defined]
 
 
 def open_files():
@@ -495,10 +537,18 @@ class Loaded:
         self.spec = spec
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
-        self.limit_memory = limit_memory
         self.clock_s = monotonic
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
+
+    def limit_memory(self, allowed_bytes):
+        """For a probe, which is forked: it may take so much, and computes with one thread, as torch's workers do.
+
+        What has used several before the fork would wait for threads that are not there.
+        """
+        if self.torch:
+            self.torch.set_num_threads(1)
+        limit_memory(allowed_bytes)
 
     @property
     def iterable(self):
