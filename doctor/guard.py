@@ -31,6 +31,9 @@ SUB_REAPER = 36
 PATIENCE_S = 0.5
 """How long a process may take to die of SIGKILL before it counts as stuck."""
 
+CLEANING_S = 0.25
+"""Of that, how long a process may take to remove what the job's processes left in /dev/shm. It takes some 30 ms."""
+
 LEFT_TO_PROBES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
 MOST_NAMED = 16
@@ -126,13 +129,18 @@ def reap(statuses: dict[int, int]) -> None:
 
 
 def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
-    """Kill all descendants, also those that appear meanwhile; gives those that do not die."""
-    end_s = time.monotonic() + PATIENCE_S
+    """Kill all descendants, also those that appear meanwhile; gives those that do not die.
+
+    Those that clean up when the others are gone get a moment for it.
+    """
+    begin_s = time.monotonic()
+    end_s = begin_s + PATIENCE_S
     while True:
         below = descendants()
         for pid in below:
-            kill(pid)
-        if child not in statuses:
+            if time.monotonic() > begin_s + CLEANING_S or not cleans_up(pid):
+                kill(pid)
+        if child not in statuses and not below:  # /proc does not tell
             kill(-child)
         reap(statuses)
         alive = [pid for pid in below if pid not in statuses and field(pid, 0) not in ("Z", "X", None)]
@@ -141,6 +149,15 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
         if time.monotonic() > end_s:
             return [{"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)} for pid in alive]
         time.sleep(0.005)
+
+
+def cleans_up(pid: int) -> bool:
+    """Whether it is multiprocessing's resource tracker, which removes semaphores that nobody has removed."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:  # it is gone
+        return False
 
 
 def kill(pid: int) -> None:

@@ -11,6 +11,7 @@ BREAKS_AT_FORK = {
     "jax": ("JAX has begun to use its backend", "its threads hold locks that no forked process ever gets"),
     "tensorflow": ("TensorFlow has begun to run", "its threads hold locks that no forked process ever gets"),
     "grpc": ("gRPC has threads running", "a forked process has its channels without them, and waits for ever"),
+    "opencv": ("OpenCV has been used and has threads", "a forked process waits for threads that are not there"),
     "fsspec": ("fsspec has its thread running (fsspecIO)", "a forked process has its loop without it, and waits for ever"),
     "tokenizers": (
         "TOKENIZERS_PARALLELISM says true, and tokenizers is imported",
@@ -40,8 +41,8 @@ def start_method(
     start sets, else the default of that Python. One that this Python does not have fails, and so does a process that is a daemon,
     which may have no workers. Under spawn and forkserver a file fails that iterates a loader, starts a process or calls its own
     main() outside `if __name__ == "__main__"`; under fork that is a note. Under fork a JAX or TensorFlow that is running,
-    gRPC's or fsspec's threads and TOKENIZERS_PARALLELISM=true warn; other threads, and mere imports, do not matter. A default
-    that is about to change, or has changed, is a note.
+    gRPC's, fsspec's or OpenCV's threads and TOKENIZERS_PARALLELISM=true warn; other threads, and mere imports, do not matter.
+    A default that is about to change, or has changed, is a note.
 
     For example, Python 3.11 with nothing said starts workers by fork, and the note says what 3.14 will do.
 
@@ -98,7 +99,10 @@ def daemon(loader: Loader) -> list[Finding]:
 
 def alive(library: str) -> Finding:
     what, why = BREAKS_AT_FORK[library]
-    own = {"tokenizers": (Fix("Let tokenizers use no threads of its own", ("TOKENIZERS_PARALLELISM=false",)),)}
+    own = {
+        "opencv": (Fix("Let OpenCV use no threads in workers, nor before they start", ("cv2.setNumThreads(0)",)),),
+        "tokenizers": (Fix("Let tokenizers use no threads of its own", ("TOKENIZERS_PARALLELISM=false",)),),
+    }
     return Finding(
         level="warn",
         subject=library,

@@ -77,7 +77,8 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Names of Python's threads that run now, without the main one."""
 
     unsafe_at_fork: tuple[str, ...] = ()
-    """Libraries whose threads or state are alive now and break in forked children: jax, tensorflow, grpc, fsspec, tokenizers."""
+    """Libraries whose threads or state are alive now and break in forked children: jax, tensorflow, grpc, opencv, fsspec,
+    tokenizers."""
 
     daemonic: bool = False
     """Whether the process is a daemon of multiprocessing, which may have no children."""

@@ -80,10 +80,10 @@ class Walk:
                 continue
             self.seen.add(id(value))
             self.kept.append(value)
-            if isinstance(value, CLOSED_TO_US):
+            if is_a(value, CLOSED_TO_US):
                 continue
             self.weigh(value, way, weight)
-            if not isinstance(value, LEAVES) and not self.is_leaf(value, way):
+            if not is_a(value, LEAVES) and not self.is_leaf(value, way):
                 ways.extend(self.inside(value, way, weight))
 
     def weigh(self, value, way, weight):
@@ -104,15 +104,15 @@ class Walk:
                     {"path": shown(way), "type": full_name(kind), "kind": self.kinds[kind], "file": path_of(value)}
                 )
             return True
-        if (self.torch and isinstance(value, self.torch.Tensor)) or looks_like_tensor(value):
+        if (self.torch and is_a(value, self.torch.Tensor)) or looks_like_tensor(value):
             if getattr(getattr(value, "device", None), "type", None) == "cuda":
                 self.on_gpu.append(shown(way))
             return True
-        return bool(self.numpy and isinstance(value, self.numpy.ndarray) and not value.dtype.hasobject)
+        return bool(self.numpy and is_a(value, self.numpy.ndarray) and not value.dtype.hasobject)
 
     def inside(self, value, way, weight):
         """What it refers to, with the way there and for how many objects each stands."""
-        if isinstance(value, dict):
+        if is_a(value, dict):
             keys, values = list(dict.keys(value)), list(dict.values(value))
             stride = stride_over(keys)
             keys, values = keys[::stride], values[::stride]
@@ -161,6 +161,11 @@ def shown(way):
         way, part = way
         parts.append(part)
     return way + "".join(reversed(parts))
+
+
+def is_a(value, kinds):
+    """isinstance, which would ask the object for its `__class__`, and so its code."""
+    return issubclass(type(value), kinds)
 
 
 def size_of(value):
@@ -222,16 +227,16 @@ def looks_like_tensor(value):
 
 def elements_of(value, numpy):
     """The elements of a container that Python or NumPy has built."""
-    if isinstance(value, CONTAINERS):
-        kind = next(kind for kind in CONTAINERS if isinstance(value, kind))
-        return list(kind.__iter__(value))  # type: ignore[arg-type]
-    return numpy.asarray(value).ravel().tolist() if numpy and isinstance(value, numpy.ndarray) else []
+    if is_a(value, CONTAINERS):
+        kind = next(kind for kind in CONTAINERS if is_a(value, kind))
+        return list(kind.__iter__(value))
+    return numpy.asarray(value).ravel().tolist() if numpy and is_a(value, numpy.ndarray) else []
 
 
 def attributes(value):
     """What an object holds, by name, without running code of its class."""
     held = []
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         cells = value.__closure__ or ()
         for name, cell in zip(value.__code__.co_freevars, cells):
             try:
@@ -240,7 +245,7 @@ def attributes(value):
                 continue
         held.append(("__defaults__", value.__defaults__ or ()))
         return held
-    if isinstance(value, types.MethodType):
+    if is_a(value, types.MethodType):
         return [("__self__", value.__self__), ("__func__", value.__func__)]
     try:
         held += list(object.__getattribute__(value, "__dict__").items())

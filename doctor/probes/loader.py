@@ -13,10 +13,11 @@ import multiprocessing.reduction
 import os
 import random
 import resource
+import struct
 import sys
 import threading
 import types
-from time import monotonic  # by a name of ours: the job's code may patch the module
+from time import monotonic, sleep  # by names of ours: the job's code may patch the module
 
 MOST_NAMES = 12
 """Of what a module has, that are told."""
@@ -94,6 +95,7 @@ def unsafe_at_fork():
         "jax": getattr(loaded("jax._src.xla_bridge"), "_backends", None),
         "tensorflow": getattr(tensorflow, "_initialized", False),
         "grpc": loaded("grpc") and any(name.startswith(grpc_threads) for name in thread_names()),
+        "opencv": loaded("cv2") and threads_waiting_in("/cv2/"),
         "fsspec": any(thread.name == "fsspecIO" for thread in threading.enumerate()),
         "tokenizers": loaded("tokenizers") and os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in YES,
     }
@@ -110,6 +112,38 @@ def thread_names():
         except OSError:  # it has ended
             continue
     return names
+
+
+def threads_waiting_in(part):
+    """How many threads wait in a function that a library with this in its path has called, as their stacks tell.
+
+    Threads of libraries have no names of their own, and are started by others too: BLAS, OpenMP.
+    """
+    with open("/proc/self/maps") as file:
+        fields = [line.split() for line in file]
+    code = [fields_[0].split("-") for fields_ in fields if len(fields_) > 5 and "x" in fields_[1] and part in fields_[5]]
+    spans = [(int(begin, 16), int(end, 16)) for begin, end in code]
+    found = 0
+    for number in os.listdir("/proc/self/task") if spans else ():
+        words = stack_of(number)
+        found += any(begin <= word < end for word in words for begin, end in spans)
+    return found
+
+
+def stack_of(thread):
+    """The innermost 4 KiB of the stack of a thread that waits in the kernel, as numbers; one that runs gets a moment to wait."""
+    for _ in range(5):
+        try:
+            with open("/proc/self/task/%s/syscall" % thread) as file:
+                fields = file.read().split()
+            if len(fields) > 2:
+                with open("/proc/self/mem", "rb", 0) as memory:
+                    memory.seek(int(fields[-2], 16))
+                    return struct.unpack("=512Q", memory.read(4096))
+        except (OSError, ValueError, struct.error):  # it has ended, or nobody may look
+            return ()
+        sleep(0.01)
+    return ()
 
 
 def imported(name):

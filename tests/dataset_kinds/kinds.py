@@ -131,12 +131,6 @@ def module():
     return Data(np=os.path)
 
 
-def torch_generator():
-    import torch
-
-    return Data(generator=torch.Generator())
-
-
 class OnTheGpu:
     """Stands for a CUDA tensor on a machine without a GPU."""
 
@@ -149,17 +143,6 @@ class OnTheGpu:
 
 def cuda_tensor():
     return Data(tables={"mean": OnTheGpu()})
-
-
-class MakesCudaTensors(Data):
-    def __getitem__(self, index):
-        import torch
-
-        return torch.ones(1).cuda()
-
-
-def cuda_in_workers():
-    return MakesCudaTensors()
 
 
 def million_strings():

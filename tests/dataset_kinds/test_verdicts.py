@@ -85,6 +85,7 @@ TABLE: dict[str, tuple[Cell, Cell]] = {
     ),
     "million_strings": ({"dataset-replication": ("warn", "dataset.names")}, HEALTHY),  # 17 MiB of pickle
     "object_array": (HEALTHY, HEALTHY),  # 18 MiB in each of 32 workers: not a quarter of what is left
+    "string_array": (HEALTHY, HEALTHY),
     "same_string": (HEALTHY, HEALTHY),  # one object, referred to a million times
     "lazy_pickle": (HEALTHY, {"dataset-pickle-size": ("fail", "dataset.blob")}),
     "own_sampler": (HEALTHY, HEALTHY),  # a lambda in it, and it stays in the main process
