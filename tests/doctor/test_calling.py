@@ -67,6 +67,23 @@ after = state()
 say([name for name in before if before[name] != after[name]])
 """
 
+HELPERS = """
+from multiprocessing import forkserver, resource_tracker
+
+def pids():
+    forkserver.ensure_running()
+    resource_tracker.ensure_running()
+    return [forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid]
+
+before = pids()
+def make(): raise RuntimeError({own != callers for own, callers in zip(pids(), before)})
+said = loads(Module(make))
+say([pids() == before, *said])
+forkserver._forkserver._stop()
+resource_tracker._resource_tracker._stop()
+"""
+"""What is started below the guard ends with it: it is not to be started by a server of the caller's."""
+
 SCRIPTS: dict[str, tuple[str, Any]] = {
     # the end of a script, and what it prints as JSON, without what the dataset prints
     "a loader": ("say(loads(loader))", ["pass", SEEN]),
@@ -100,6 +117,10 @@ SCRIPTS: dict[str, tuple[str, Any]] = {
     "a signal that the caller handles": (
         "signal.signal(15, lambda *_: os.write(1, b'mine'))\nsay(loads(Module(lambda: os.kill(os.getpid(), 15))))",
         ["fail", "loader died by SIGTERM at: call loader.train_dataloader()"],
+    ),
+    "helpers of multiprocessing": (
+        HELPERS,
+        [True, "fail", "loader raised RuntimeError: {True} at: call loader.train_dataloader()"],
     ),
     "a generator": ("say(loads(number for number in range(3))[0])", "error"),
     "a stream of its own": (
