@@ -162,13 +162,11 @@ def named(spec, step):
         raise Wrong("%s is %s: name a Dataset, a DataLoader or a function that makes one" % (spec, described(found)))
     needed = required(found)
     if needed:
-        raise Wrong(
-            "%s needs %s. Write a function that gives them, and name that:\n%s" % (spec, listed(needed), wrapper(found, needed))
-        )
+        raise Wrong("%s needs %s: name a function that gives them, such as `%s`" % (spec, listed(needed), wrapper(found, needed)))
     if inspect.iscoroutinefunction(inner(found)) or inspect.isasyncgenfunction(inner(found)):
         raise Wrong(
-            "%s is an async function, and nothing awaits it. Write a plain function, and name that:\n"
-            "def make_data():\n    return asyncio.run(%s())" % (spec, attributes)
+            "%s is an async function, which nothing awaits: name a plain one, such as `def make_data(): return asyncio.run(%s())`"
+            % (spec, attributes)
         )
     step("call " + spec)
     return found(), True
@@ -292,7 +290,7 @@ def listed(names):
 def wrapper(found, needed):
     """The function to write around what needs arguments."""
     name = getattr(found, "__qualname__", None) or type(found).__name__
-    return "def make_data():\n    return %s(%s)" % (name, ", ".join("%s=..." % each for each in needed))
+    return "def make_data(): return %s(%s)" % (name, ", ".join("%s=..." % each for each in needed))
 
 
 def looks_like_data(found):
@@ -389,8 +387,9 @@ def refuse(found, spec):
     """Raise Wrong of what gives no samples to a DataLoader."""
     if isinstance(found, ONCE_ONLY) or is_kind(found, "_BaseDataLoaderIter"):
         raise Wrong(
-            "%s is %s, which is empty after one epoch and cannot be sent to a worker. Write a class whose __iter__ begins anew:\n"
-            "class Data(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        yield ..." % (spec, described(found))
+            "%s is %s, which is empty after one epoch and cannot be sent to a worker: "
+            "write a subclass of torch.utils.data.IterableDataset, whose __iter__ begins anew each time"
+            % (spec, described(found))
         )
     if isinstance(found, dict) and found and 0 not in found:
         raise Wrong(
