@@ -118,6 +118,7 @@ SCRIPTS: dict[str, tuple[str, Any]] = {
         "signal.signal(15, lambda *_: os.write(1, b'mine'))\nsay(loads(Module(lambda: os.kill(os.getpid(), 15))))",
         ["fail", "loader died by SIGTERM at: call loader.train_dataloader()"],
     ),
+    "without standard input": ("os.close(0)\nsay(loads(loader))", ["pass", SEEN]),
     "helpers of multiprocessing": (
         HELPERS,
         [True, "fail", "loader raised RuntimeError: {True} at: call loader.train_dataloader()"],
