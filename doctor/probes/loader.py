@@ -326,9 +326,8 @@ def opened_up(found, spec, torch, step):
         return found.pipeline[0], "pipeline[0]"
     if isinstance(found, dict) and found and all(isinstance(key, str) for key in found):
         inside = [key for key in found if holds_data(found[key], torch)]
-        key = (
-            "train" if "train" in found and looks_like_data(found["train"]) else inside[0] if len(inside) == len(found) else None
-        )
+        first = inside[0] if len(inside) == len(found) else None
+        key = "train" if looks_like_data(found.get("train")) else first
         return None if key is None else (found[key], "[%r] of %s" % (key, ", ".join(map(repr, found))))
     if isinstance(found, (list, tuple)):
         inside = [index for index, item in enumerate(found[:16]) if holds_data(item, torch)]
@@ -374,13 +373,10 @@ def holds_data(value, torch):
         return True
     if torch and isinstance(value, torch.Tensor):
         return False
-    modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
-    return "datasets" in modules or (
-        hasattr(value, "__iter__")
-        and hasattr(value, "__len__")
-        and not hasattr(value, "__getitem__")
-        and not isinstance(value, (set, frozenset))
-    )
+    if hasattr(value, "features") and hasattr(value, "column_names"):  # of Hugging Face
+        return True
+    by_number = hasattr(value, "__getitem__") or isinstance(value, (set, frozenset))
+    return hasattr(value, "__iter__") and hasattr(value, "__len__") and not by_number  # a loader of another library
 
 
 def refuse(found, spec):

@@ -66,8 +66,9 @@ class DALIGenericIterator:
     def __len__(self): return 5
 
 class Arrow:
-    """As datasets.Dataset: no class of torch's, samples by number as dicts, of a module below `datasets`."""
+    """As datasets.Dataset: no class of torch's, samples by number as dicts, with `features` and `column_names`."""
     __module__ = "datasets.arrow_dataset"
+    features, column_names = {}, ["x"]
     def __len__(self): return 3
     def __getitem__(self, index): return {"x": index}
 
@@ -129,6 +130,9 @@ FOUND = {
     "a loader of DALI": Case("it = DALIGenericIterator()", {"kind": "other", "length": 5}),
     "a dataset of Hugging Face": Case("it = Arrow()", {"kind": "map", "length": 3, "type": "datasets.arrow_dataset.Arrow"}),
     "splits of Hugging Face": Case("it = DatasetDict(a=[], train=Arrow())", {"choices": ["['train'] of 'a', 'train'"]}),
+    "a list of datasets of Hugging Face": Case("it = [Arrow(), Arrow()]", {"choices": ["[0] of 2"]}),
+    "samples of a package of that name": Case(
+        "class Sample:\n    __module__ = 'datasets.own'\nit = [Sample()] * 3", {"type": "builtins.list", "choices": []}),
     "a module": Case("", {"type": "data.Data"}, "data:Data"),
     "a module of a package": Case("", {"length": 5}, "pkg.data:make", PACKAGE),
     "a file of a package": Case("", {"type": "plain.Data"}, "pkg/plain.py:Data", {**PACKAGE, "pkg/plain.py": HEAD}),
