@@ -166,7 +166,16 @@ def printed(installed: Installed, torch_python: str, tmp_path_factory: pytest.Te
     """What each script prints, on both streams, in a fork of a process that has imported torch."""
     folder = tmp_path_factory.mktemp("scripts")
     programs = json.dumps({name: program for name, (program, _) in SCRIPTS.items()})
-    done = run([installed.python, "-c", HEAD + RUN, programs, json.dumps(HEAD)], folder, **with_torch(torch_python))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [installed.python, "-c", HEAD + RUN, programs, json.dumps(HEAD)],
+        cwd=folder,
+        env=environment | with_torch(torch_python),
+        capture_output=True,
+        text=True,
+        timeout=300,  # 20 s where nothing else runs
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return {name: (folder / name).read_text() for name in SCRIPTS}
 
