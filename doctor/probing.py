@@ -7,6 +7,7 @@ for checks to judge.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import struct
@@ -46,6 +47,9 @@ DYING_S = 0.5
 GRACE_S = 0.8
 """How long a guard may take, past the deadline, to end everything and say so: as long, and some more."""
 
+
+HIGHEST_STREAM = 2
+"""The descriptor of standard error."""
 
 REAPING_S = 0.2
 """How long ends are waited for, so that nothing is left when we end."""
@@ -194,10 +198,10 @@ class Begun:
 
     def __init__(self, start: Callable[[tuple[int, ...], tuple[int, ...]], int]) -> None:
         """`start` is given the guard's ends and ours, and gives the guard's pid."""
-        control, self.control = os.pipe()
-        requests, self.requests = os.pipe()
-        self.answers, answers = os.pipe()
-        self.output, output = os.pipe()
+        control, self.control = pipe()
+        requests, self.requests = pipe()
+        self.answers, answers = pipe()
+        self.output, output = pipe()
         theirs = (control, requests, answers, output)
         try:
             self._pid = start(theirs, (self.control, self.requests, self.answers, self.output))
@@ -236,6 +240,20 @@ class Begun:
             self._reaped = self._reaped or os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
             return self._reaped
         return True
+
+
+def pipe() -> tuple[int, int]:
+    """Both ends, with numbers that are no standard stream's, where our process has closed one."""
+    reading, writing = os.pipe()
+    return beyond_standard_streams(reading), beyond_standard_streams(writing)
+
+
+def beyond_standard_streams(number: int) -> int:
+    if number > HIGHEST_STREAM:
+        return number
+    another = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGHEST_STREAM + 1)
+    os.close(number)
+    return another
 
 
 def begin(python: str | None) -> Begun:

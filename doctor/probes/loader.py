@@ -204,13 +204,11 @@ def named(spec, step):
         raise Wrong("%s is %s: name a Dataset, a DataLoader or a function that makes one" % (spec, described(found)))
     needed = required(found)
     if needed:
-        raise Wrong(
-            "%s needs %s. Write a function that gives them, and name that:\n%s" % (spec, listed(needed), wrapper(found, needed))
-        )
+        raise Wrong("%s needs %s: name a function that gives them, such as `%s`" % (spec, listed(needed), wrapper(found, needed)))
     if inspect.iscoroutinefunction(inner(found)) or inspect.isasyncgenfunction(inner(found)):
         raise Wrong(
-            "%s is an async function, and nothing awaits it. Write a plain function, and name that:\n"
-            "def make_data():\n    return asyncio.run(%s())" % (spec, attributes)
+            "%s is an async function, which nothing awaits: name a plain one, such as `def make_data(): return asyncio.run(%s())`"
+            % (spec, attributes)
         )
     step("call " + spec)
     return found(), True
@@ -334,7 +332,7 @@ def listed(names):
 def wrapper(found, needed):
     """The function to write around what needs arguments."""
     name = getattr(found, "__qualname__", None) or type(found).__name__
-    return "def make_data():\n    return %s(%s)" % (name, ", ".join("%s=..." % each for each in needed))
+    return "def make_data(): return %s(%s)" % (name, ", ".join("%s=..." % each for each in needed))
 
 
 def looks_like_data(found):
@@ -370,9 +368,8 @@ def opened_up(found, spec, torch, step):
         return found.pipeline[0], "pipeline[0]"
     if isinstance(found, dict) and found and all(isinstance(key, str) for key in found):
         inside = [key for key in found if holds_data(found[key], torch)]
-        key = (
-            "train" if "train" in found and looks_like_data(found["train"]) else inside[0] if len(inside) == len(found) else None
-        )
+        first = inside[0] if len(inside) == len(found) else None
+        key = "train" if looks_like_data(found.get("train")) else first
         return None if key is None else (found[key], "[%r] of %s" % (key, ", ".join(map(repr, found))))
     if isinstance(found, (list, tuple)):
         inside = [index for index, item in enumerate(found[:16]) if holds_data(item, torch)]
@@ -418,21 +415,19 @@ def holds_data(value, torch):
         return True
     if torch and isinstance(value, torch.Tensor):
         return False
-    modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
-    return "datasets" in modules or (
-        hasattr(value, "__iter__")
-        and hasattr(value, "__len__")
-        and not hasattr(value, "__getitem__")
-        and not isinstance(value, (set, frozenset))
-    )
+    if hasattr(value, "features") and hasattr(value, "column_names"):  # of Hugging Face
+        return True
+    by_number = hasattr(value, "__getitem__") or isinstance(value, (set, frozenset))
+    return hasattr(value, "__iter__") and hasattr(value, "__len__") and not by_number  # a loader of another library
 
 
 def refuse(found, spec):
     """Raise Wrong of what gives no samples to a DataLoader."""
     if isinstance(found, ONCE_ONLY) or is_kind(found, "_BaseDataLoaderIter"):
         raise Wrong(
-            "%s is %s, which is empty after one epoch and cannot be sent to a worker. Write a class whose __iter__ begins anew:\n"
-            "class Data(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        yield ..." % (spec, described(found))
+            "%s is %s, which is empty after one epoch and cannot be sent to a worker: "
+            "write a subclass of torch.utils.data.IterableDataset, whose __iter__ begins anew each time"
+            % (spec, described(found))
         )
     if isinstance(found, dict) and found and 0 not in found:
         raise Wrong(

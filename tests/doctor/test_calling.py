@@ -67,6 +67,23 @@ after = state()
 say([name for name in before if before[name] != after[name]])
 """
 
+HELPERS = """
+from multiprocessing import forkserver, resource_tracker
+
+def pids():
+    forkserver.ensure_running()
+    resource_tracker.ensure_running()
+    return [forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid]
+
+before = pids()
+def make(): raise RuntimeError({own != callers for own, callers in zip(pids(), before)})
+said = loads(Module(make))
+say([pids() == before, *said])
+forkserver._forkserver._stop()
+resource_tracker._resource_tracker._stop()
+"""
+"""What is started below the guard ends with it: it is not to be started by a server of the caller's."""
+
 SCRIPTS: dict[str, tuple[str, Any]] = {
     # the end of a script, and what it prints as JSON, without what the dataset prints
     "a loader": ("say(loads(loader))", ["pass", SEEN]),
@@ -100,6 +117,11 @@ SCRIPTS: dict[str, tuple[str, Any]] = {
     "a signal that the caller handles": (
         "signal.signal(15, lambda *_: os.write(1, b'mine'))\nsay(loads(Module(lambda: os.kill(os.getpid(), 15))))",
         ["fail", "loader died by SIGTERM at: call loader.train_dataloader()"],
+    ),
+    "without standard input": ("os.close(0)\nsay(loads(loader))", ["pass", SEEN]),
+    "helpers of multiprocessing": (
+        HELPERS,
+        [True, "fail", "loader raised RuntimeError: {True} at: call loader.train_dataloader()"],
     ),
     "a generator": ("say(loads(number for number in range(3))[0])", "error"),
     "a stream of its own": (
@@ -144,7 +166,16 @@ def printed(installed: Installed, torch_python: str, tmp_path_factory: pytest.Te
     """What each script prints, on both streams, in a fork of a process that has imported torch."""
     folder = tmp_path_factory.mktemp("scripts")
     programs = json.dumps({name: program for name, (program, _) in SCRIPTS.items()})
-    done = run([installed.python, "-c", HEAD + RUN, programs, json.dumps(HEAD)], folder, **with_torch(torch_python))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [installed.python, "-c", HEAD + RUN, programs, json.dumps(HEAD)],
+        cwd=folder,
+        env=environment | with_torch(torch_python),
+        capture_output=True,
+        text=True,
+        timeout=300,  # 20 s where nothing else runs
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return {name: (folder / name).read_text() for name in SCRIPTS}
 

@@ -1,5 +1,6 @@
 """The terminal report: worst first, the verdict in the last line, harmless whatever names it shows."""
 
+import builtins
 from typing import Any
 
 import msgspec
@@ -42,6 +43,13 @@ def test_the_report_of_a_broken_container(plain: Report, golden: Any) -> None:
     text = render(plain, Look())
 
     assert text == golden("docker-v1.txt", text)
+
+
+def test_a_notebook_gets_the_same_text(plain: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rich finds itself in one it shows what it is asked for, and gives nothing."""
+    monkeypatch.setattr(builtins, "get_ipython", type("ZMQInteractiveShell", (), {}), raising=False)
+
+    assert render(plain, Look()).startswith("dl-doctor")
 
 
 def test_eighty_columns_are_enough_but_for_commands(plain: Report) -> None:

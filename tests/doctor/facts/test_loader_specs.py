@@ -66,8 +66,9 @@ class DALIGenericIterator:
     def __len__(self): return 5
 
 class Arrow:
-    """As datasets.Dataset: no class of torch's, samples by number as dicts, of a module below `datasets`."""
+    """As datasets.Dataset: no class of torch's, samples by number as dicts, with `features` and `column_names`."""
     __module__ = "datasets.arrow_dataset"
+    features, column_names = {}, ["x"]
     def __len__(self): return 3
     def __getitem__(self, index): return {"x": index}
 
@@ -129,6 +130,9 @@ FOUND = {
     "a loader of DALI": Case("it = DALIGenericIterator()", {"kind": "other", "length": 5}),
     "a dataset of Hugging Face": Case("it = Arrow()", {"kind": "map", "length": 3, "type": "datasets.arrow_dataset.Arrow"}),
     "splits of Hugging Face": Case("it = DatasetDict(a=[], train=Arrow())", {"choices": ["['train'] of 'a', 'train'"]}),
+    "a list of datasets of Hugging Face": Case("it = [Arrow(), Arrow()]", {"choices": ["[0] of 2"]}),
+    "samples of a package of that name": Case(
+        "class Sample:\n    __module__ = 'datasets.own'\nit = [Sample()] * 3", {"type": "builtins.list", "choices": []}),
     "a module": Case("", {"type": "data.Data"}, "data:Data"),
     "a module of a package": Case("", {"length": 5}, "pkg.data:make", PACKAGE),
     "a file of a package": Case("", {"type": "plain.Data"}, "pkg/plain.py:Data", {**PACKAGE, "pkg/plain.py": HEAD}),
@@ -150,7 +154,7 @@ WRONG = {
     "no such attribute": Case("", ["data.py has no `Dat`; did you mean Data?"], "data.py:Dat"),
     "nothing like it": Case("", ["; it has ", "Data", "Needs", "Stream"], "data.py:xyz"),
     "no such inner attribute": Case("", ["data.py:Data has no `train`"], "data.py:Data.train"),
-    "a class that needs arguments": Case("", ["needs root and split", "    return Needs(root=..., split=...)"], "data.py:Needs"),
+    "a class that needs arguments": Case("", ["root and split", "`def make_data(): return Needs(root=..., s"], "data.py:Needs"),
     "a partial that lacks one": Case("it = functools.partial(Needs, '/')", ["needs split"]),
     "an async function": Case("async def it(): return Data()", ["async function", "asyncio.run(it())"]),
     "an async generator": Case("async def it(): yield 1", ["async function"]),
@@ -161,7 +165,7 @@ WRONG = {
     "a text": Case("it = '/data'", ["is a str"]),
     "a module's module": Case("", ["is a module"], "data.py:torch"),
     "a set": Case("it = {1, 2}", ["is a set"]),
-    "a generator": Case("def it(): yield torch.zeros(2)", ["is a generator", "empty after one epoch", "__iter__ begins anew"]),
+    "a generator": Case("def it(): yield torch.zeros(2)", ["is a generator", "after one epoch", "__iter__ begins anew"]),
     "an iterator of a loader": Case("def it(): return iter(DataLoader(Data()))", ["empty after one epoch"]),
     "a zip": Case("it = zip([1], [2])", ["is a zip"]),
     "an open file": Case("def it(): return open(__file__)", ["is a TextIOWrapper"]),
