@@ -12,6 +12,7 @@ from dl_doctor.facts import (
     GpuLibraries,
     InterpreterBuild,
     Limits,
+    Loader,
     LoaderPlan,
     MemoryBudget,
     NvidiaDriver,
@@ -21,6 +22,7 @@ from dl_doctor.facts import (
     SharedMemory,
     SharedMemoryUse,
     Slurm,
+    SmokeLoad,
     StartMethods,
     Target,
     TempSpace,
@@ -29,6 +31,7 @@ from dl_doctor.facts import (
     TorchImport,
     UserIdentity,
     VisibleGpus,
+    WorkerMemory,
     WorkerRoundtrip,
 )
 from dl_doctor.facts import visible_gpus as visible
@@ -39,9 +42,11 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
+from dl_doctor.facts.worker_memory import Pages, Reading
 from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
@@ -49,12 +54,22 @@ from dl_doctor.units import GIB
 
 
 def loader_plan(
-    *, ranks: int = 1, tensors_per_batch: int | None = None, gpus: Any = None, loader: Any = None, **settings: Any
+    *,
+    ranks: int = 1,
+    tensors_per_batch: int | None = None,
+    gpus: Any = None,
+    loader: Any = None,
+    worker: Any = None,
+    **settings: Any,
 ) -> LoaderPlan:
     """A plan from options, as the collector makes it; with a GPU unless a test says otherwise."""
     ranks_here = Ranks(on_node=ranks, in_task=ranks, source="a test")
     plan = collect(
-        Settings(**settings), ranks_here, gpus or gpu_grant(nodes=("nvidia0",)), loader or Unavailable.not_asked("a test")
+        Settings(**settings),
+        ranks_here,
+        gpus or gpu_grant(nodes=("nvidia0",)),
+        loader or Unavailable.not_asked("a test"),
+        worker or Unavailable.not_asked("a test"),
     )
     return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch)
 
@@ -337,3 +352,47 @@ def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:
         for method in ("fork", "spawn", "forkserver")
     )
     return WorkerRoundtrip(ended=Ended(how="answered"), trips=trips)
+
+
+def loader_arguments(**fields: Any) -> LoaderArguments:
+    known = {
+        "batch_size": 32,
+        "num_workers": 4,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+        "persistent_workers": False,
+        "drop_last": False,
+        "timeout_s": 0.0,
+        "start_method": None,
+        "collate_fn": None,
+        "worker_init_fn": None,
+        "sampler": "torch.utils.data.sampler.RandomSampler",
+        "batch_sampler": "torch.utils.data.sampler.BatchSampler",
+        "batches": 100,
+    }
+    return LoaderArguments(**{**known, **fields})
+
+
+def made_loader(arguments: LoaderArguments | None = None, **fields: Any) -> Loader:
+    """A loader of 3,200 samples; give `arguments=None` for a dataset alone."""
+    known = {"spec": "job.py:make", "ended": ANSWERED, "allowed_bytes": GIB, "kind": "map", "type": "job.Data", "length": 3200}
+    return Loader(**{**known, "arguments": arguments, **fields})
+
+
+def smoke_load(*came_s: float, **fields: Any) -> SmokeLoad:
+    """Batches that came after so many seconds."""
+    known = {"workers": 4, "prefetch_factor": 2, "method": "fork", "wanted": 6, "ended": ANSWERED, "came_s": came_s}
+    return SmokeLoad(**{**known, **fields})
+
+
+def worker_memory(private: int = 12 << 20, copied: tuple[int, int, int, int] = (0, 0, 0, 0), **fields: Any) -> WorkerMemory:
+    """A forked worker of a million samples with so many pages copied at random, in order, the same again and later at random."""
+    shared, readings = 1 << 30, []
+    for name, samples, pages in zip(READINGS, (240, 560, 560, 240), copied, strict=True):
+        before, shared, private = Pages(private, shared), shared - 4096 * pages, private + 4096 * pages
+        readings.append(Reading(name, samples, before, Pages(private, shared)))
+    known = {"method": "fork", "allowed_bytes": GIB, "ended": ANSWERED, "batch_size": 32, "length": 1_000_000}
+    return WorkerMemory(**{"readings": tuple(readings), "started_s": 0.02, "first_batch_s": 0.12, **known, **fields})
+
+
+READINGS = ("at random", "in order", "the same again", "at random later")

@@ -44,6 +44,11 @@ class LoaderArguments(msgspec.Struct, frozen=True, kw_only=True):
     batches: int | None
     """Of one epoch; None where that is not known."""
 
+    rank_aware: bool = False
+    """Whether the loader or a sampler of it knows how many ranks there are."""
+
+    dataset_has_set_epoch: bool = False
+
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Source: the object that --dataset or --loader names, made in a process of the job's Python."""
@@ -86,6 +91,19 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def made(self) -> bool:
         return self.kind is not None
+
+    @property
+    def not_examined(self) -> Unavailable | None:
+        """Why nothing can be said of what is loaded, if so."""
+        if not self.made:
+            return Unavailable.absent("the dataset could not be made: see dataset-loads")
+        if self.kind == "other":
+            return Unavailable.absent(f"{self.type} is no Dataset and no DataLoader of torch")
+        return None
+
+    @property
+    def num_workers(self) -> int | None:
+        return self.arguments.num_workers if self.arguments else None
 
     @property
     def start_method(self) -> StartMethod | None:

@@ -25,6 +25,10 @@ class StartMethods(msgspec.Struct, frozen=True, kw_only=True):
         """The method that workers are started by where the job does not say one."""
         return self.chosen or self.available[0]
 
+    def in_force(self, said: str | None) -> str:
+        """The method that this job's workers are started by, where the options or the loader say this one, or none."""
+        return said or self.unless_said
+
 
 def collect(interpreter: InterpreterBuild) -> StartMethods | Unavailable:
     version = re.match(r"(\d+)\.(\d+)", interpreter.version or "", re.ASCII)

@@ -402,7 +402,17 @@ def arguments_of(loader, data):
         "sampler": full_name(loader.sampler),
         "batch_sampler": full_name(loader.batch_sampler) if loader.batch_sampler is not None else None,
         "batches": length(loader),
+        "rank_aware": rank_aware(loader),
+        "dataset_has_set_epoch": callable(getattr(loader.dataset, "set_epoch", None)),
     }
+
+
+def rank_aware(loader):
+    """Whether one of its parts has what torch's DistributedSampler and Accelerate's loaders and samplers have."""
+    parts = [loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
+    parts += [getattr(part, "sampler", None) for part in parts[1:]]
+    names = ("num_replicas", "num_processes", "process_index", "world_size")
+    return any(hasattr(part, name) for part in parts for name in names) or type(loader).__module__.startswith("accelerate.")
 
 
 class Loaded:
@@ -483,3 +493,14 @@ class Loaded:
             arguments.pop("batch_sampler")
             arguments["sampler"] = self.loader.sampler
         return self.torch.utils.data.DataLoader(self.dataset, **arguments)
+
+    @staticmethod
+    def end_workers(iterator):
+        """End the workers of a loader's iterator, also those that wait for ever, and what helps them."""
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        for worker in multiprocessing.active_children():
+            worker.join(1)
+            if worker.is_alive():
+                worker.kill()
+        del iterator
