@@ -117,8 +117,8 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refused_memory(error: str | None) -> bool:
-    """Whether an exception's text is that of Python, NumPy or torch where memory ran out."""
-    return error is not None and ("MemoryError" in error or "llocate memory" in error)
+    """Whether an exception's text is that of Python, NumPy or torch where memory ran out, or a file may not grow (EFBIG)."""
+    return error is not None and any(text in error for text in ("MemoryError", "llocate memory", "File too large"))
 
 
 async def collect(probes: Probes, settings: Settings, target: Target, memory: MemoryBudget | Unavailable) -> Loader | Unavailable:

@@ -10,6 +10,7 @@ import itertools
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import threading
 import types
@@ -34,6 +35,10 @@ ONCE_ONLY = (
 """What can be gone through a single time."""
 
 
+LOOK_EVERY_S = 0.01
+"""Of CPU time, in which some 20 MiB of memory can be filled."""
+
+
 class Wrong(Exception):
     """What is named cannot be examined; the message says why and what to write instead."""
 
@@ -55,6 +60,8 @@ def probe(arguments, step, *at_hand):
         found, choices = unwrapped(found, spec, torch, step)
     except Wrong as wrong:
         return {"wrong": str(wrong)}, None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     loaded = Loaded(found, torch, spec)
     return dict(
         loaded.description(),
@@ -76,7 +83,11 @@ def imported(name):
 
 
 def limit_memory(allowed_bytes):
-    """Beyond what this process has now. What is refused more than that raises, and the machine does not feel it."""
+    """Beyond what this process has now. What is refused more than that raises, and the machine does not feel it.
+
+    Shared memory and files of a tmpfs are no data of a process: of these each file may be as large, and /dev/shm is looked at
+    every few milliseconds of CPU time.
+    """
     if allowed_bytes is None:
         return
     with open("/proc/self/status") as file:
@@ -84,6 +95,30 @@ def limit_memory(allowed_bytes):
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = has + allowed_bytes if hard == resource.RLIM_INFINITY else min(has + allowed_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    soft = allowed_bytes if hard == resource.RLIM_INFINITY else min(allowed_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    watch_shared_memory(allowed_bytes)
+
+
+def watch_shared_memory(allowed_bytes):
+    """Have MemoryError raised here as soon as /dev/shm holds more than now by so much. The timer is no child's.
+
+    Gives the function that looks, for a process that computes nothing while its children do.
+    """
+    try:
+        before = os.statvfs("/dev/shm")
+    except OSError:
+        return lambda: None
+
+    def look(*_):
+        now = os.statvfs("/dev/shm")
+        if (before.f_bfree - now.f_bfree) * now.f_frsize > allowed_bytes:
+            raise MemoryError("/dev/shm was filled with more than may be taken")
+
+    signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, LOOK_EVERY_S, LOOK_EVERY_S)
+    return look
 
 
 def open_files():
@@ -424,6 +459,7 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.limit_memory = limit_memory
+        self.watch_shared_memory = watch_shared_memory
 
     @property
     def iterable(self):

@@ -97,8 +97,17 @@ def test_memory_after_an_epoch(
     one = measured(torch_python, tmp_path, text, method, batch_size, length)
     real = epoch(torch_python, tmp_path, method, workers)
     predicted, largest = one.bytes_after_epoch(workers), max(real["private_bytes"])
-    start_s = one.seconds_to_first_batch(workers, len(os.sched_getaffinity(0)))
 
     assert one.samples <= SAMPLES
     assert largest <= predicted <= 1.5 * largest
-    assert real["first_s"] / 1.5 - NOISE_S <= start_s <= 1.5 * real["first_s"] + NOISE_S
+
+
+@pytest.mark.parametrize(("method", "workers"), [("fork", 8), ("spawn", 3), ("forkserver", 2)])
+def test_start_up(torch_python: str, tmp_path: Path, method: str, workers: int) -> None:
+    """What one worker's start tells of the start of several; the better of two, because other processes may take the CPU."""
+    text = DECODES + OF.replace("{data}", "Decodes()").replace("{batch_size}", "64").replace("{shuffle}", "True")
+    ones = [measured(torch_python, tmp_path, text, method, 64, 6_000) for _ in range(2)]
+    predicted_s = min(one.seconds_to_first_batch(workers, len(os.sched_getaffinity(0))) or 0 for one in ones)
+    real_s = min(epoch(torch_python, tmp_path, method, workers)["first_s"] for _ in range(2))
+
+    assert real_s / 1.5 - NOISE_S <= predicted_s <= 1.5 * real_s + NOISE_S
