@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, GpuGrant, Loader, Runtime, Slurm
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict

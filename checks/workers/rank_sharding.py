@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, Loader, Ranks
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
 

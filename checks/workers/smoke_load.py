@@ -1,4 +1,4 @@
-from dl_doctor.check import Check
+from dl_doctor.contract import Check
 from dl_doctor.facts import SmokeLoad
 from dl_doctor.facts.smoke_load import WorkerState
 from dl_doctor.model import Ended, Finding, Fix, Quantity, Verdict

@@ -80,7 +80,7 @@ def test_the_fix_is_arrays_or_as_many_workers_as_fit() -> None:
     (finding,) = CHECK.judge(worker_memory(copied=STRINGS), plan, memory_budget(4 * GIB, limit=4 * GIB)).findings
 
     assert "copies of the dataset's objects" in finding.why
-    assert [fix.commands[0] for fix in finding.fixes][1] == "DataLoader(..., num_workers=6)"
+    assert [fix.commands[0] for fix in finding.fixes][1] == "DataLoader(..., num_workers=7)"
 
 
 def test_memory_budget_counts_what_was_measured() -> None:
