@@ -5,7 +5,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed, Probes
 from dl_doctor.system import System
 
@@ -44,10 +43,6 @@ def probed(python: str, spec: str, name: str, arguments: dict[str, Any], deadlin
             assert (made.answer or {}).get("wrong", "nothing was made") is None, made
             return await probes.run(name, arguments, python=python, deadline_s=deadline_s, place="loaded")
         finally:
-            await probes.close()
+            probes.close()
 
     return asyncio.run(run())
-
-
-def not_asked() -> Unavailable:
-    return Unavailable.not_asked("a test")

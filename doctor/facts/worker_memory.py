@@ -138,7 +138,7 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
         if in_order is None or again is None or not self.length:
             return 0.0
         density = in_order.copied_per_sample - again.copied_per_sample
-        unsure = PAGE_BYTES * (3 + 2 * (again.copied_bytes / PAGE_BYTES) ** 0.5)
+        unsure = PAGE_BYTES * (8 + 2 * (again.copied_bytes / PAGE_BYTES) ** 0.5)
         if density < OBJECT_BYTES or density * in_order.samples < unsure:
             return 0.0
         sharing = max(1.0, (single.copied_per_sample - again.copied_per_sample) / density) if single else 1.0
