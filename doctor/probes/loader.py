@@ -532,7 +532,9 @@ class Loaded:
 
     @staticmethod
     def end_workers(iterator):
-        """End the workers of a loader's iterator, also those that wait for ever, and what helps them."""
+        """End the workers of a loader's iterator: one that is killed may leave what it was about to hand over in /dev/shm."""
+        if hasattr(iterator, "_shutdown_workers"):
+            getattr(iterator, "_shutdown_workers")()  # noqa: B009 (they end by themselves, and are ended after 5 s)
         for worker in multiprocessing.active_children():
             worker.terminate()
         for worker in multiprocessing.active_children():
