@@ -29,9 +29,18 @@ from dl_doctor.checks.gpu import (
 )
 from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
-from dl_doctor.checks.shm import shm_memory_limit, shm_size, shm_usable
+from dl_doctor.checks.shm import sharing_strategy, shm_memory_limit, shm_size, shm_usable
 from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
-from dl_doctor.checks.workers import start_method, worker_count, worker_roundtrip
+from dl_doctor.checks.workers import (
+    loader_options,
+    rank_sharding,
+    smoke_load,
+    start_method,
+    worker_count,
+    worker_memory,
+    worker_roundtrip,
+    worker_startup,
+)
 
 CHECKS = (
     affinity_kept.CHECK,
@@ -58,15 +67,19 @@ CHECKS = (
     import_latency.CHECK,
     interpreter.CHECK,
     iterable_sharding.CHECK,
+    loader_options.CHECK,
     memory_budget.CHECK,
     mount_responds.CHECK,
     packages_consistent.CHECK,
     path_writable.CHECK,
     process_budget.CHECK,
+    rank_sharding.CHECK,
     runtime.CHECK,
+    sharing_strategy.CHECK,
     shm_memory_limit.CHECK,
     shm_size.CHECK,
     shm_usable.CHECK,
+    smoke_load.CHECK,
     start_method.CHECK,
     temp_space.CHECK,
     torch_build.CHECK,
@@ -74,5 +87,7 @@ CHECKS = (
     torch_imports.CHECK,
     user_identity.CHECK,
     worker_count.CHECK,
+    worker_memory.CHECK,
     worker_roundtrip.CHECK,
+    worker_startup.CHECK,
 )

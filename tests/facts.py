@@ -25,6 +25,7 @@ from dl_doctor.facts import (
     SharedMemory,
     SharedMemoryUse,
     Slurm,
+    SmokeLoad,
     StartMethods,
     Target,
     TempSpace,
@@ -34,6 +35,7 @@ from dl_doctor.facts import (
     UserIdentity,
     VisibleGpus,
     WorkerCuda,
+    WorkerMemory,
     WorkerRoundtrip,
 )
 from dl_doctor.facts import visible_gpus as visible
@@ -49,6 +51,7 @@ from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
+from dl_doctor.facts.worker_memory import Pages, Reading
 from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
@@ -63,6 +66,7 @@ def loader_plan(
     loader: Any = None,
     batches: Any = None,
     methods: Any = None,
+    worker: Any = None,
     **settings: Any,
 ) -> LoaderPlan:
     """A plan from options, as the collector makes it; with a GPU unless a test says otherwise."""
@@ -75,22 +79,9 @@ def loader_plan(
         loader or unknown,
         batches or unknown,
         methods or start_methods(),
+        worker or unknown,
     )
     return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch) if tensors_per_batch else plan
-
-
-def loader_made(**fields: Any) -> Loader:
-    """A dataset of a thousand samples that was made, without a DataLoader."""
-    known = {
-        "spec": "train.py:make",
-        "ended": ANSWERED,
-        "allowed_bytes": 10 * GIB,
-        "kind": "map",
-        "type": "train.Images",
-        "length": 1000,
-        "make_s": 0.1,
-    }
-    return Loader(**{**known, **fields})
 
 
 def loader_arguments(**fields: Any) -> LoaderArguments:
@@ -407,8 +398,8 @@ def worker_roundtrip(**ends: Ended) -> WorkerRoundtrip:
     return WorkerRoundtrip(ended=Ended(how="answered"), trips=trips)
 
 
-def loader(**fields: Any) -> Loader:
-    """A dataset of 1000 samples that was made without trouble."""
+def loader(arguments: LoaderArguments | None = None, **fields: Any) -> Loader:
+    """A dataset of 1000 samples that was made without trouble, alone or with a DataLoader of these arguments."""
     known = {
         "spec": "train.py:make",
         "ended": ANSWERED,
@@ -417,6 +408,7 @@ def loader(**fields: Any) -> Loader:
         "type": "train.Data",
         "length": 1000,
         "make_s": 0.1,
+        "arguments": arguments,
     }
     return Loader(**{**known, **fields})
 
@@ -434,3 +426,22 @@ def dataset_objects(**fields: Any) -> DatasetObjects:
 
 def worker_cuda(**fields: Any) -> WorkerCuda:
     return WorkerCuda(**{"ended": ANSWERED, **fields})
+
+
+def smoke_load(*came_s: float, **fields: Any) -> SmokeLoad:
+    """Batches that came after so many seconds."""
+    known = {"workers": 4, "prefetch_factor": 2, "method": "fork", "wanted": 6, "ended": ANSWERED, "came_s": came_s}
+    return SmokeLoad(**{**known, **fields})
+
+
+def worker_memory(private: int = 12 << 20, copied: tuple[int, int, int, int] = (0, 0, 0, 0), **fields: Any) -> WorkerMemory:
+    """A forked worker of a million samples with so many pages copied at random, in order, the same again and later at random."""
+    shared, readings = 1 << 30, []
+    for name, samples, pages in zip(READINGS, (240, 560, 560, 240), copied, strict=True):
+        before, shared, private = Pages(private, shared), shared - 4096 * pages, private + 4096 * pages
+        readings.append(Reading(name, samples, before, Pages(private, shared)))
+    known = {"method": "fork", "allowed_bytes": GIB, "ended": ANSWERED, "batch_size": 32, "length": 1_000_000}
+    return WorkerMemory(**{"readings": tuple(readings), "started_s": 0.02, "first_batch_s": 0.12, **known, **fields})
+
+
+READINGS = ("at random", "in order", "the same again", "at random later")

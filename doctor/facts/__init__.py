@@ -35,7 +35,9 @@ from dl_doctor.facts import (
     runtime,
     shared_memory,
     shared_memory_use,
+    sharing_strategy,
     slurm,
+    smoke_load,
     start_methods,
     target,
     temp_space,
@@ -46,6 +48,7 @@ from dl_doctor.facts import (
     visible_gpus,
     worker_cuda,
     worker_draws,
+    worker_memory,
     worker_roundtrip,
 )
 from dl_doctor.facts.batches import Batches
@@ -75,7 +78,9 @@ from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
+from dl_doctor.facts.sharing_strategy import SharingStrategy
 from dl_doctor.facts.slurm import Slurm
+from dl_doctor.facts.smoke_load import SmokeLoad
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.temp_space import TempSpace
@@ -86,6 +91,7 @@ from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
 from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_draws import WorkerDraws
+from dl_doctor.facts.worker_memory import WorkerMemory
 from dl_doctor.facts.worker_roundtrip import WorkerRoundtrip
 from dl_doctor.model import Profile
 
@@ -119,7 +125,9 @@ __all__ = [
     "Runtime",
     "SharedMemory",
     "SharedMemoryUse",
+    "SharingStrategy",
     "Slurm",
+    "SmokeLoad",
     "StartMethods",
     "Target",
     "TempSpace",
@@ -130,6 +138,7 @@ __all__ = [
     "VisibleGpus",
     "WorkerCuda",
     "WorkerDraws",
+    "WorkerMemory",
     "WorkerRoundtrip",
 ]
 
@@ -179,7 +188,9 @@ COLLECTORS = (
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),
+    Collector(sharing_strategy.collect, profile="default", deadline_s=sharing_strategy.DEADLINE_S + 25),
     Collector(slurm.collect),
+    Collector(smoke_load.collect, profile="default", deadline_s=smoke_load.DEADLINE_S + 25, exclusive=True),
     Collector(start_methods.collect),
     Collector(target.collect),
     Collector(temp_space.collect),
@@ -190,5 +201,6 @@ COLLECTORS = (
     Collector(visible_gpus.collect),
     Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25),
     Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25),
+    Collector(worker_memory.collect, profile="default", deadline_s=worker_memory.DEADLINE_S + 25, exclusive=True),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )

@@ -44,6 +44,11 @@ class LoaderArguments(msgspec.Struct, frozen=True, kw_only=True):
     batches: int | None
     """Of one epoch; None where that is not known."""
 
+    rank_aware: bool = False
+    """Whether the loader or a sampler of it knows how many ranks there are."""
+
+    dataset_has_set_epoch: bool = False
+
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):
     """Source: the object that --dataset or --loader names, made in a process of the job's Python."""
@@ -104,6 +109,10 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     @property
+    def num_workers(self) -> int | None:
+        return self.arguments.num_workers if self.arguments else None
+
+    @property
     def start_method(self) -> StartMethod | None:
         """What its workers are started by; None where Python's default decides."""
         return (self.arguments and self.arguments.start_method) or self.default_method
@@ -115,8 +124,8 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refused_memory(error: str | None) -> bool:
-    """Whether an exception's text is that of Python, NumPy or torch where memory ran out."""
-    return error is not None and ("MemoryError" in error or "llocate memory" in error)
+    """Whether an exception's text is that of Python, NumPy or torch where memory ran out, or a file may not grow (EFBIG)."""
+    return error is not None and any(text in error for text in ("MemoryError", "llocate memory", "File too large"))
 
 
 async def collect(probes: Probes, settings: Settings, target: Target, memory: MemoryBudget | Unavailable) -> Loader | Unavailable:

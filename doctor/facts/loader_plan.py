@@ -10,6 +10,7 @@ from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.start_methods import StartMethods
+from dl_doctor.facts.worker_memory import BEFORE_DATA_BYTES, WorkerMemory
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings, StartMethod
 from dl_doctor.units import MIB, binary_size, count
@@ -25,9 +26,6 @@ NCCL_BYTES_PER_PEER = 10 * MIB
 ADDRESS_SPACE_OF_TORCH, DATA_OF_TORCH = 620 * MIB, 212 * MIB
 """What a process has mapped once torch is imported, in all and privately: measured with torch 2.13 for CPUs, whose import fails
 under an RLIMIT_AS of 620 MiB or an RLIMIT_DATA of 210 MiB and ends well under 640 and 220 MiB."""
-
-PRIVATE_BYTES_OF_A_WORKER = {"fork": 10 * MIB, "spawn": 145 * MIB, "forkserver": 145 * MIB}
-"""Memory that a worker does not share, before it holds anything of a dataset: measured with torch 2.13 for CPUs."""
 
 COMMITTED_BYTES_OF_A_PROCESS = 168 * MIB
 """What the kernel promises a process that imports torch, and as much again to each worker, forked or not: measured
@@ -92,6 +90,9 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     shm_need_bytes: int | None
     """Of all ranks together, without NCCL's share."""
 
+    measured_worker_bytes: int | None = None
+    """Private memory of one worker when it had read some samples (WorkerMemory); None where none was measured."""
+
     nccl_bytes: int
     """What NCCL takes on top where no GPU can reach its peers directly, and otherwise less; 0 where no GPU is expected."""
 
@@ -131,10 +132,17 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
         Of the workers one at least holds samples, beside the batch that it makes of them, while all others have theirs ready.
         Peaks measured under fork, with 1 to 8 workers and batches of 1 to 64 MiB, are 3 to 50 % above it.
         """
-        processes = MAIN_PROCESS_BYTES + workers * PRIVATE_BYTES_OF_A_WORKER[self.start_method or "fork"]
+        processes = MAIN_PROCESS_BYTES + workers * self.worker_bytes(self.start_method or "fork")
         piped = in_flight(workers, prefetch_factor) * self.pipe_bytes if workers else 0
         private = self.ranks * (processes + piped + self.private_bytes_with(workers))
         return private + (self.shm_need_with(workers, prefetch_factor) or 0)
+
+    def worker_bytes(self, method: str) -> int:
+        """Private memory of one worker: as measured, with what it holds of the dataset, else before it holds anything."""
+        return self.measured_worker_bytes or BEFORE_DATA_BYTES[method]
+
+    def of_one_rank(self) -> "LoaderPlan":
+        return msgspec.structs.replace(self, ranks=1)
 
     def private_bytes_with(self, workers: int) -> int:
         """Bytes of one rank's data that are not in shared memory: the samples of a batch, and without workers the batch."""
@@ -211,6 +219,7 @@ def collect(
     loader: Loader | Unavailable,
     batches: Batches | Unavailable,
     methods: StartMethods | Unavailable,
+    worker: WorkerMemory | Unavailable,
 ) -> LoaderPlan:
     said = settings.batch_bytes is not None
     settings = settings.over(said_by(loader)).over(weighed(batches))
@@ -230,6 +239,7 @@ def collect(
         held_bytes=(known and method != "fork" and known.held_bytes) or 0,
         start_method=settings.start_method,
         pin_memory=settings.pin_memory,
+        measured_worker_bytes=None if isinstance(worker, Unavailable) else worker.measured_bytes,
         ranks=ranks.on_node,
         shm_need_bytes=None,
         nccl_bytes=nccl_share(ranks.on_node, gpus),

@@ -13,6 +13,7 @@ import multiprocessing.reduction
 import os
 import random
 import resource
+import signal
 import struct
 import sys
 import threading
@@ -47,6 +48,10 @@ YES = ("true", "1", "on", "yes", "y", "t")
 """What tokenizers reads as yes."""
 
 
+LOOK_EVERY_S = 0.01
+"""Of CPU time, in which some 20 MiB of memory can be filled."""
+
+
 class Wrong(Exception):
     """What is named cannot be examined; the message says why and what to write instead."""
 
@@ -71,6 +76,8 @@ def probe(arguments, step, *at_hand):
         found, choices = unwrapped(found, spec, torch, step)
     except Wrong as wrong:
         return {"wrong": str(wrong)}, None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
     loaded = Loaded(found, torch, spec)
     return dict(
         loaded.description(),
@@ -154,7 +161,11 @@ def imported(name):
 
 
 def limit_memory(allowed_bytes):
-    """Beyond what this process has now. What is refused more than that raises, and the machine does not feel it."""
+    """Beyond what this process has now. What is refused more than that raises, and the machine does not feel it.
+
+    Shared memory and files of a tmpfs are no data of a process: of these each file may be as large, and /dev/shm is looked at
+    every few milliseconds of CPU time.
+    """
     if allowed_bytes is None:
         return
     with open("/proc/self/status") as file:
@@ -162,6 +173,31 @@ def limit_memory(allowed_bytes):
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = has + allowed_bytes if hard == resource.RLIM_INFINITY else min(has + allowed_bytes, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    soft = allowed_bytes if hard == resource.RLIM_INFINITY else min(allowed_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    watch_shared_memory(allowed_bytes)
+
+
+def watch_shared_memory(allowed_bytes):
+    """Have MemoryError raised here as soon as /dev/shm holds more than now by so much. The timer is no child's.
+
+    Gives the function that looks, for a process that computes nothing while its children do.
+    """
+    try:
+        before = os.statvfs("/dev/shm")
+    except OSError:
+        return lambda: None
+
+    def look(*_):
+        now = os.statvfs("/dev/shm")
+        if (before.f_bfree - now.f_bfree) * now.f_frsize > allowed_bytes:
+            raise MemoryError("/dev/shm was filled with more than may be taken")
+
+    signal.signal(signal.SIGPROF, look)
+    signal.siginterrupt(signal.SIGPROF, False)  # libraries need not know what EINTR is
+    signal.setitimer(signal.ITIMER_PROF, LOOK_EVERY_S, LOOK_EVERY_S)
+    return look
 
 
 def make_default(method):
@@ -481,6 +517,8 @@ def arguments_of(loader, data):
         "sampler": full_name(loader.sampler),
         "batch_sampler": full_name(loader.batch_sampler) if loader.batch_sampler is not None else None,
         "batches": length(loader),
+        "rank_aware": rank_aware(loader),
+        "dataset_has_set_epoch": callable(getattr(loader.dataset, "set_epoch", None)),
     }
 
 
@@ -558,6 +596,14 @@ class NoChild:
         return descriptor
 
 
+def rank_aware(loader):
+    """Whether one of its parts has what torch's DistributedSampler and Accelerate's loaders and samplers have."""
+    parts = [loader, loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
+    parts += [getattr(part, "sampler", None) for part in parts[1:]]
+    names = ("num_replicas", "num_processes", "process_index", "world_size")
+    return any(hasattr(part, name) for part in parts for name in names) or type(loader).__module__.startswith("accelerate.")
+
+
 class Loaded:
     """The user's dataset, and the loader where there is one, with what probes do with them."""
 
@@ -567,6 +613,7 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
+        self.watch_shared_memory = watch_shared_memory
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
@@ -680,3 +727,16 @@ class Loaded:
             arguments.pop("batch_sampler")
             arguments["sampler"] = self.loader.sampler
         return self.torch.utils.data.DataLoader(self.dataset, **arguments)
+
+    @staticmethod
+    def end_workers(iterator):
+        """End the workers of a loader's iterator: one that is killed may leave what it was about to hand over in /dev/shm."""
+        if hasattr(iterator, "_shutdown_workers"):
+            getattr(iterator, "_shutdown_workers")()  # noqa: B009 (they end by themselves, and are ended after 5 s)
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        for worker in multiprocessing.active_children():
+            worker.join(1)
+            if worker.is_alive():
+                worker.kill()
+        del iterator

@@ -9,7 +9,7 @@ from dl_doctor.facts import worker_draws
 from dl_doctor.facts.worker_draws import Draws, Generator, WorkerDraws
 from dl_doctor.model import Ended
 from tests.examined import examined
-from tests.facts import ANSWERED, loader_arguments, loader_made, loader_plan
+from tests.facts import ANSWERED, loader, loader_arguments, loader_plan
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ RNG = Generator(path="dataset.rng", type="random.Random")
 
 
 @pytest.mark.parametrize(
-    ("workers", "generators", "loader", "plan", "status", "levels"),
+    ("workers", "generators", "arguments", "plan", "status", "levels"),
     [
         ((SAME, SAME), (RNG,), {}, {"num_workers": 2}, "pass", ["warn"]),
         ((SAME, SAME), (RNG,), {}, {"num_workers": 1}, "pass", []),  # nobody draws it twice
@@ -63,9 +63,9 @@ RNG = Generator(path="dataset.rng", type="random.Random")
     ],
 )
 def test_what_is_made_of_draws(
-    workers: Any, generators: Any, loader: dict[str, Any], plan: dict[str, Any], status: str, levels: list[str]
+    workers: Any, generators: Any, arguments: dict[str, Any], plan: dict[str, Any], status: str, levels: list[str]
 ) -> None:
-    made = loader_made(arguments=loader_arguments(**loader))
+    made = loader(loader_arguments(**arguments))
     verdict = CHECK.judge(WorkerDraws(workers=workers, generators=generators), made, loader_plan(**plan))
 
     assert [finding.level for finding in verdict.findings] == levels
@@ -73,4 +73,4 @@ def test_what_is_made_of_draws(
 
 
 def test_iterable_datasets_are_another_checks() -> None:
-    assert CHECK.judge(WorkerDraws(workers=(SAME, SAME)), loader_made(kind="iterable"), loader_plan()).status == "skip"
+    assert CHECK.judge(WorkerDraws(workers=(SAME, SAME)), loader(kind="iterable"), loader_plan()).status == "skip"

@@ -8,7 +8,7 @@ from dl_doctor.checks.dataset.iterable_sharding import CHECK
 from dl_doctor.facts import worker_draws
 from dl_doctor.facts.worker_draws import Draws, WorkerDraws
 from tests.examined import examined
-from tests.facts import ANSWERED, loader_made, loader_plan
+from tests.facts import ANSWERED, loader, loader_plan
 
 ITEMS = tuple(map(str, range(64)))
 
@@ -52,12 +52,12 @@ def items(*first: str, exhausted: bool = False) -> Draws:
     ],
 )
 def test_what_is_made_of_items(one: Draws, other: Draws, plan: dict[str, Any], status: str) -> None:
-    assert CHECK.judge(WorkerDraws(workers=(one, other)), loader_made(kind="iterable"), loader_plan(**plan)).status == status
+    assert CHECK.judge(WorkerDraws(workers=(one, other)), loader(kind="iterable"), loader_plan(**plan)).status == status
 
 
 @pytest.mark.parametrize(("shards", "workers", "levels"), [(4, 4, []), (3, 4, ["warn"]), (3, 0, []), (None, 4, [])])
 def test_shards_for_workers(shards: int | None, workers: int, levels: list[str]) -> None:
     draws = WorkerDraws(workers=(items("a", "b"), items("c")), shards=shards)
-    findings = CHECK.judge(draws, loader_made(kind="iterable"), loader_plan(num_workers=workers)).findings
+    findings = CHECK.judge(draws, loader(kind="iterable"), loader_plan(num_workers=workers)).findings
 
     assert [finding.level for finding in findings] == levels

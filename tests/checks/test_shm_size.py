@@ -12,7 +12,7 @@ from dl_doctor.facts.batches import SpareViews
 from dl_doctor.facts.shared_memory import Segment, Tenant
 from dl_doctor.model import Unavailable
 from dl_doctor.units import GIB, MIB
-from tests.facts import batches, gpu_grant, loader_arguments, loader_made, loader_plan, shared_memory
+from tests.facts import batches, gpu_grant, loader, loader_arguments, loader_plan, shared_memory
 
 SPARE = SpareViews(path="batch['crop'][0]", views=8, storage_bytes=32 * MIB, tensor_bytes=4096)
 
@@ -172,7 +172,7 @@ def test_views_of_larger_storages(views: Any, workers: int | None, levels: list[
 
 
 def test_a_collate_fn_of_its_own_waits_for_ever() -> None:
-    made = loader_made(arguments=loader_arguments(collate_fn="train.pad", num_workers=8))
+    made = loader(arguments=loader_arguments(collate_fn="train.pad", num_workers=8))
     (finding,) = CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(loader=made, batches=batches())).findings
 
     assert "own collate_fn (train.pad) is lost in a thread of the worker's, and the loader waits for ever" in finding.why

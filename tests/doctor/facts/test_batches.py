@@ -10,7 +10,7 @@ from dl_doctor.settings import Settings
 from dl_doctor.units import MIB
 from tests.collected import collected
 from tests.examined import examined
-from tests.facts import loader_arguments, loader_made
+from tests.facts import loader, loader_arguments
 
 PAGE = 4096
 
@@ -99,9 +99,9 @@ def test_what_is_refused_is_not_the_datasets_fault(torch_python: str) -> None:
 @pytest.mark.parametrize(
     ("made", "kind"),
     [
-        (loader_made(), "not_asked"),  # a dataset, and no --batch-size
-        (loader_made(kind=None), "absent"),
-        (loader_made(kind="other", arguments=loader_arguments()), "absent"),
+        (loader(), "not_asked"),  # a dataset, and no --batch-size
+        (loader(kind=None), "absent"),
+        (loader(kind="other", arguments=loader_arguments()), "absent"),
     ],
 )
 def test_what_is_not_weighed(made: Any, kind: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.units import MIB
-from tests.facts import batches, loader_arguments, loader_made, loader_plan, start_methods
+from tests.facts import batches, loader_arguments, loader_plan, start_methods
 
 MEASURED = batches(batch_bytes=24 * MIB, tensors=3, pipe_bytes=MIB, held_bytes=512 * MIB)
 
@@ -46,7 +46,7 @@ def test_what_was_predicted_counts_where_nothing_was_made() -> None:
 def test_what_the_dataset_holds_moves_where_workers_are_spawned(
     options: dict[str, Any], loader: str | None, default: str, moves: bool
 ) -> None:
-    made = loader_made(arguments=loader_arguments(start_method=loader))
+    made = loader(arguments=loader_arguments(start_method=loader))
     methods = start_methods(available=(default, *({"fork", "spawn", "forkserver"} - {default})))
     plan = loader_plan(loader=made, methods=methods, batches=MEASURED, **options)
 

@@ -1,0 +1,163 @@
+from dl_doctor.contract import Check
+from dl_doctor.facts import SmokeLoad
+from dl_doctor.facts.smoke_load import WorkerState
+from dl_doctor.model import Ended, Finding, Fix, Quantity, Verdict
+from dl_doctor.units import count, plain
+
+FEWER = Fix("Try it with fewer workers", ("dl-doctor check --num-workers=1 ...",))
+
+
+def smoke_load(load: SmokeLoad) -> Verdict:
+    """A real DataLoader delivers batches
+
+    ## What it checks
+    A DataLoader like yours, with the workers, the start method and the prefetch_factor of the plan, delivers its first batches
+    through shared memory, and its workers are ended.
+
+    ## Why it matters
+    It is what the job does first. And where a worker cannot hand a batch over, the job may wait for ever without a word: with a
+    collate_fn of its own the batch is lost in a thread of the worker, and only a traceback on standard error tells.
+
+    ## How it decides
+    An exception, a worker that dies, and a batch that is lost in a worker's thread fail. No batch in time, and nothing that says
+    why, is an error. It is tried only where it takes at most a quarter of the memory that is left and finds the shared memory
+    that it needs; otherwise what it would take is a warning.
+
+    For example, a worker that reads a damaged file raises in its third batch, and the traceback's last line names the file.
+
+    ## How to fix
+    The exception says what is wrong. A batch that was lost for want of shared memory or of descriptors needs more of them, or
+    fewer workers.
+
+    ## Known limits
+    It sees the first batches only. Batches are not copied into pinned memory, and no GPU is touched.
+
+    ## References
+    pytorch/pytorch#5040, pytorch/pytorch#973, google/gvisor#9827
+    """
+    plan = f"{count(load.workers, 'worker')} by {load.method}" if load.workers else "no workers"
+    if load.refused:
+        return Verdict(f"not tried: {load.refused}", [not_tried(load)])
+    if load.ended is None or load.ended.how not in ("answered", "killed", "exited"):
+        told = "no answer" if load.ended is None else load.ended.in_words
+        return Verdict.unknown(f"{plan}: the process that loads {told}")
+    if load.ended.how != "answered":
+        return Verdict(f"{plan}: {load.ended.in_words}", [main_process_died(load, load.ended)])
+    came = f"{plan}: {len(load.came_s)} of {load.wanted} batches"
+    if load.out_of_memory:
+        return Verdict(f"{came}, then stopped", [stopped()], Verdict.unknown("it needs more memory").reason)
+    if load.late == "feeder":
+        return Verdict(came, [lost(load)])
+    if load.raised:
+        return Verdict(came, [raised(load)])
+    if load.late:
+        return Verdict.unknown(f"{came} came in time; {'; '.join(map(doing, load.processes)) or 'no worker was started'}")
+    if not load.came_s:
+        return Verdict.unknown(f"{plan}: the loader is at its end without a batch: see loader-options")
+    pace = load.seconds_per_batch
+    then = "" if pace is None else f", then one each {plain(pace)} s"
+    return Verdict(f"{came}, the first after {plain(load.came_s[0])} s{then}")
+
+
+def doing(worker: WorkerState) -> str:
+    """What a worker does of which no batch comes: whether it computes, such as importing, or waits."""
+    if worker.signal or worker.exit_code is not None:
+        return f"worker {worker.pid} {end_of(worker)}"
+    if worker.state is None:
+        return f"worker {worker.pid} is gone"
+    waits = f" in {worker.wait_channel}" if worker.wait_channel else ""
+    return f"worker {worker.pid} has used {plain(worker.cpu_s or 0)} s of CPU and is in state {worker.state}{waits}"
+
+
+def end_of(worker: WorkerState) -> str:
+    return f"died by {worker.signal}" if worker.signal else f"exited with {worker.exit_code}"
+
+
+def not_tried(load: SmokeLoad) -> Finding:
+    waits = "The job will need it all the same, and with a collate_fn of its own it waits for ever when that runs out."
+    return Finding(
+        level="warn",
+        subject="loader",
+        summary=f"Loading was not tried: {load.refused}",
+        why=waits if load.short_of_shared_memory else "Trying it could end the job, or others here.",
+        fixes=()
+        if load.short_of_shared_memory
+        else (Fix("Try it with fewer workers", ("dl-doctor check --num-workers=1 ...",)),),
+        explained_by="shm-size" if load.short_of_shared_memory else "memory-budget",
+    )
+
+
+def main_process_died(load: SmokeLoad, ended: Ended) -> Finding:
+    return Finding(
+        level="fail",
+        subject="loader",
+        summary=f"The process that iterates over the loader {ended.in_words}",
+        why=f"The job's main process does the same.{last_printed(load)}",
+    )
+
+
+def stopped() -> Finding:
+    return Finding(
+        level="warn",
+        subject="loader",
+        summary="Loading wanted more than a quarter of the memory that is left, and was stopped",
+        why="It was stopped there, so that the examination harms nobody.",
+        fixes=(FEWER,),
+    )
+
+
+def lost(load: SmokeLoad) -> Finding:
+    error = load.feeder_error or "an exception"
+    return Finding(
+        level="fail",
+        subject="loader",
+        summary=f"A worker could not hand a batch over, and the loader waits for ever: {error}",
+        measured=Quantity(len(load.came_s), "batches", "delivered before it"),
+        why="It happens in the thread that writes batches into the worker's queue: the batch is lost, and the main process does "
+        "not hear of it. Torch's own collate_fn puts tensors into shared memory earlier, where the exception is told.",
+        fixes=handing_over(error),
+    )
+
+
+def handing_over(error: str) -> tuple[Fix, ...]:
+    timeout = Fix("Have the loader tell instead of waiting for ever", ("DataLoader(..., timeout=120)",))
+    if "No space left" in error or "(28)" in error:
+        return (Fix("Give it more shared memory: dl-doctor explain shm-size", ("docker run --shm-size=8g ...",)), timeout)
+    if "Too many open files" in error or "(24)" in error:
+        return (Fix("Allow more descriptors: dl-doctor explain fd-limit", ("ulimit -n 65536",)), timeout)
+    return (Fix("Return from collate_fn only what can be pickled: tensors, numbers, text, and lists and dicts of them"), timeout)
+
+
+def raised(load: SmokeLoad) -> Finding:
+    error = (load.raised or "").strip()
+    ends = sorted({end_of(worker) for worker in load.processes if worker.signal or worker.exit_code})
+    if "DataLoader worker (pid" in error:
+        memory = " SIGKILL is what the kernel sends where memory runs out." if "died by SIGKILL" in ends else ""
+        summary = f"A worker {' and one '.join(ends)}" if ends else f"A worker died: {error.splitlines()[0]}"
+        why = f"In the job the loader then says: {error.splitlines()[0]}.{memory}{last_printed(load)}"
+    else:
+        summary = f"Loading raised {error.splitlines()[-1].strip()}"
+        why = f"{raised_at(error)} The job's first batches are made in the same way."
+    return Finding(
+        level="fail",
+        subject="loader",
+        summary=summary,
+        measured=Quantity(len(load.came_s), "batches", "delivered before it"),
+        why=why.strip(),
+        explained_by="dataset-picklable" if "pickle" in error.lower() else None,
+    )
+
+
+def raised_at(error: str) -> str:
+    """The line of the user's code that raised, as the worker's traceback has it: the last that is in no package."""
+    lines = [line.strip() for line in error.splitlines() if line.strip().startswith("File ")]
+    own = [line for line in lines if "site-packages" not in line]
+    return f"At {own[-1]}." if own else ""
+
+
+def last_printed(load: SmokeLoad) -> str:
+    printed = load.printed.strip().splitlines()
+    return f" The last that was printed: {printed[-1].strip()}" if printed else ""
+
+
+CHECK = Check(smoke_load, essential=True)

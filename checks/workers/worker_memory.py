@@ -1,0 +1,122 @@
+from dl_doctor.contract import Check
+from dl_doctor.facts import LoaderPlan, MemoryBudget, WorkerMemory
+from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.units import binary_size, count
+
+COMFORT = 0.25
+"""Share of the headroom that the workers may take before it warns: model, CUDA and batches come on top. Proposal."""
+
+
+def worker_memory(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget) -> Verdict:
+    """The workers' own memory fits
+
+    ## What it checks
+    What one worker of the method in force keeps for itself after an epoch, times the workers of all ranks, against the memory
+    that is left. A real worker reads at most 2,000 samples, and its private pages are counted.
+
+    ## Why it matters
+    Memory climbs over the first epoch, and then a worker is killed. A forked worker shares the dataset with the main process
+    only until it looks at it: counting a reference writes to a Python object, and the kernel copies its page. Under spawn and
+    forkserver each worker has torch and the dataset for itself from the start.
+
+    ## How it decides
+    Copies are told by the pages that are copied for samples that follow one another and for samples at random, and are at most
+    what the workers share at first. More than the memory that is left fails, more than a quarter of it warns.
+
+    For example, a list of a million short strings takes each forked worker some 80 MiB in an epoch, an array of them nothing.
+
+    ## How to fix
+    Keep arrays (NumPy, Arrow, torch) or bytes and offsets in the dataset instead of lists and dicts of objects; an array of
+    dtype object does not help. Or use fewer workers.
+
+    ## Known limits
+    What a worker keeps only after thousands of samples is not seen, and neither is what one large sample takes for a moment.
+
+    ## References
+    pytorch/pytorch#13246, pytorch/pytorch#20433, facebookresearch/fairseq#2166
+    """
+    if worker.refused:
+        return Verdict(f"not tried: {worker.refused}", [not_tried(worker)])
+    if worker.out_of_memory:
+        return Verdict("one worker was stopped", [not_tried(worker)], Verdict.unknown("it needs more memory").reason)
+    workers = 1 if plan.num_workers is None else plan.num_workers
+    each = worker.bytes_after_epoch(workers)
+    if each is None or worker.measured_bytes is None:
+        told = worker.raised or (
+            worker.ended.in_words if worker.ended and worker.ended.how != "answered" else "read nothing in time"
+        )
+        return Verdict.unknown(f"one worker by {worker.method}: {told.strip().splitlines()[-1]}")
+    need = each * workers * plan.ranks
+    seen = (
+        f"a worker by {worker.method} has {binary_size(worker.measured_bytes)} for itself after {worker.samples:,} samples, and "
+        f"about {binary_size(each)} after an epoch; {how_many(workers, plan)}: {binary_size(need)}"
+    )
+    if plan.num_workers is None:
+        return Verdict(f"{seen}. The number of workers is not known")
+    return Verdict(seen, too_much(worker, plan, memory, need, each))
+
+
+def what_became_of(worker: WorkerMemory) -> str:
+    if worker.raised:
+        return f"raised {worker.raised.strip().splitlines()[-1].strip()}"
+    if worker.ended and worker.ended.how != "answered":
+        return worker.ended.in_words
+    return "did not come to a batch in time"
+
+
+def how_many(workers: int, plan: LoaderPlan) -> str:
+    ranks = f"{plan.ranks} ranks of " if plan.ranks > 1 else ""
+    return f"{ranks}{count(workers, 'worker')}"
+
+
+def not_tried(worker: WorkerMemory) -> Finding:
+    return Finding(
+        level="warn",
+        subject="worker",
+        summary=f"One worker takes more than {binary_size(worker.allowed_bytes)}, a quarter of the memory that is left",
+        expected=Quantity(worker.allowed_bytes, "bytes", "a quarter of the memory that is left here"),
+        relation="at_most",
+        why="More was not tried, so that the examination harms nobody."
+        + (" Under fork a worker shares the dataset." if worker.method != "fork" else ""),
+        fixes=(by_arrays(),),
+    )
+
+
+def by_arrays() -> Fix:
+    return Fix(
+        "Keep arrays in the dataset instead of Python's objects",
+        ("self.names = np.array(names)  # of a fixed width, not dtype=object",),
+    )
+
+
+def too_much(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget, need: int, each: int) -> list[Finding]:
+    left = memory.headroom_bytes
+    if need <= COMFORT * left or not plan.num_workers:
+        return []
+    beyond = need > left
+    fits = int(COMFORT * left / plan.ranks / each)
+    fewer = Fix("Or use fewer workers", (f"DataLoader(..., num_workers={fits})",), note="It may load more slowly.")
+    copied = worker.method == "fork" and worker.copied_by(plan.num_workers) > each / 2
+    cause = (
+        "It is copies of the dataset's objects, which workers share only until they look at them."
+        if copied
+        else (
+            "Each has torch and the dataset for itself." if worker.method != "fork" else "It is what a worker keeps of its own."
+        )
+    )
+    return [
+        Finding(
+            level="fail" if beyond else "warn",
+            subject="worker",
+            summary=f"{how_many(plan.num_workers, plan)} will have {binary_size(need)} for themselves after an epoch, and "
+            f"{binary_size(left)} are left",
+            measured=Quantity(need, "bytes", f"{how_many(plan.num_workers, plan)} of {binary_size(each)}"),
+            expected=Quantity(left if beyond else int(COMFORT * left), "bytes", memory.tightest.source),
+            relation="at_most",
+            why=f'{cause} Beyond the limit a worker ends: "DataLoader worker is killed by signal: Killed".',
+            fixes=(by_arrays(), *((fewer,) if 0 < fits < plan.num_workers else ())),
+        )
+    ]
+
+
+CHECK = Check(worker_memory)

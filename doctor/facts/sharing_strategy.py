@@ -1,0 +1,39 @@
+"""How tensors travel between processes: by descriptors, or by names in /dev/shm."""
+
+import msgspec
+
+from dl_doctor.facts.loader import Loader, allowed_bytes
+from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.start_methods import StartMethods
+from dl_doctor.facts.target import Target
+from dl_doctor.model import Ended, Unavailable
+from dl_doctor.probing import Probes
+from dl_doctor.settings import Settings
+
+DEADLINE_S = 25.0
+
+
+class SharingStrategy(msgspec.Struct, frozen=True, kw_only=True):
+    """Source: torch.multiprocessing.get_sharing_strategy() in the process that made the dataset, and in a worker."""
+
+    ended: Ended
+    method: str
+    available: tuple[str, ...] = ()
+    here: str | None = None
+    worker: str | None = None
+    """In a worker that has got the dataset; None where none was asked, because both have the default."""
+
+
+async def collect(
+    probes: Probes, settings: Settings, target: Target, loader: Loader, methods: StartMethods, memory: MemoryBudget | Unavailable
+) -> SharingStrategy | Unavailable:
+    if missing := loader.not_examined:
+        return missing
+    allowed = allowed_bytes(memory)
+    if isinstance(allowed, Unavailable):
+        return allowed
+    method = methods.in_force(settings.start_method or loader.start_method)
+    workers = settings.num_workers if settings.num_workers is not None else loader.num_workers
+    arguments = {"method": method, "workers": workers != 0, "allowed_bytes": allowed}
+    probed = await probes.run("sharing_strategy", arguments, python=target.path, deadline_s=DEADLINE_S, place="loaded")
+    return msgspec.convert({"method": method, **(probed.answer or {}), "ended": probed.ended}, SharingStrategy)

@@ -1,0 +1,69 @@
+"""What was not tried, and what a worker's end is told as; real workers are in tests/doctor/facts/test_smoke_load.py."""
+
+import pytest
+
+from dl_doctor.checks.workers.smoke_load import CHECK
+from dl_doctor.facts.smoke_load import too_much
+from dl_doctor.model import Ended
+from dl_doctor.units import GIB, MIB
+from tests.facts import loader_plan, shared_memory, smoke_load, worker_memory
+
+FEEDER = """Traceback (most recent call last):
+  File "/usr/lib/python3.11/multiprocessing/queues.py", line 244, in _feed
+    obj = _ForkingPickler.dumps(obj)
+          ^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/site-packages/torch/multiprocessing/reductions.py", line 540, in reduce_storage
+    fd, size = storage._share_fd_cpu_()
+RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (28)
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "error", "command"),
+    [
+        (FEEDER, "No space left on device (28)", "docker run --shm-size=8g ..."),
+        (FEEDER.replace("No space left on device (28)", "Too many open files (24)"), "Too many open files", "ulimit -n 65536"),
+    ],
+)
+def test_a_lost_batch_is_told_with_its_cause(printed: str, error: str, command: str) -> None:
+    verdict = CHECK.judge(smoke_load(late="feeder", printed=printed))
+    (finding,) = verdict.findings
+
+    assert verdict.status == "fail"
+    assert error in finding.summary
+    assert finding.fixes[0].commands == (command,)
+
+
+@pytest.mark.parametrize(
+    ("plan", "allowed", "free", "refused"),
+    [
+        ({"num_workers": 4}, GIB, GIB, False),
+        ({"num_workers": 8, "batch_bytes": 24 * MIB}, 4 * GIB, 64 * MIB, True),  # never fill /dev/shm
+        ({"num_workers": 8, "batch_bytes": 24 * MIB}, 4 * GIB, None, False),  # no limit of its own
+        ({"num_workers": 8, "batch_bytes": 24 * MIB}, 256 * MIB, GIB, True),
+        ({"num_workers": 8, "batch_bytes": 24 * MIB, "ranks": 8}, 700 * MIB, 448 * MIB, False),  # one rank's loader is tried
+        ({"num_workers": 8, "start_method": "spawn"}, GIB, GIB, True),  # 8 x 145 MiB
+        ({"num_workers": 8, "worker": worker_memory(200 * MIB)}, GIB, GIB, True),  # as one was measured
+        ({"num_workers": 0}, GIB, 0, False),
+    ],
+)
+def test_what_takes_too_much_is_not_tried(plan: dict[str, object], allowed: int, free: int | None, refused: bool) -> None:
+    known = loader_plan(**plan)  # type: ignore[arg-type]
+    told, _ = too_much(known, known.num_workers or 0, known.start_method or "fork", allowed, shared_memory(free_bytes=free))
+
+    assert bool(told) is refused, told
+
+
+def test_what_was_not_tried_is_no_pass() -> None:
+    verdict = CHECK.judge(smoke_load(ended=None, refused="it would need 432 MiB", short_of_shared_memory=True))
+
+    assert (verdict.status, verdict.findings[0].explained_by) == ("warn", "shm-size")
+
+
+@pytest.mark.parametrize("how", ["hung", "stuck", "raised", "unstartable"])
+def test_a_probe_that_did_not_come_back_is_an_error(how: str) -> None:
+    assert CHECK.judge(smoke_load(ended=Ended(how=how))).status == "error"  # type: ignore[arg-type]
+
+
+def test_the_main_process_died() -> None:
+    assert CHECK.judge(smoke_load(ended=Ended(how="killed", signal="SIGBUS"))).status == "fail"

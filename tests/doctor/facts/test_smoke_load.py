@@ -1,0 +1,121 @@
+"""A real loader with real workers, well and broken, by each start method."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor.checks.workers.smoke_load import CHECK
+from dl_doctor.facts import SmokeLoad
+from dl_doctor.facts.smoke_load import load_of
+from dl_doctor.model import Verdict
+from dl_doctor.units import GIB
+from tests.loaders import probed, written
+
+METHODS = ("fork", "spawn", "forkserver")
+
+RAISES = """
+class Bad(Data):
+    def __getitem__(self, index):
+        if index == 9:
+            raise ValueError(f"picture {index} is damaged")
+        return super().__getitem__(index)
+def make(): return DataLoader(Bad(), batch_size=4)
+"""
+DIES = """
+class Bad(Data):
+    def __getitem__(self, index):
+        {how}
+def make(): return DataLoader(Bad(), batch_size=4)
+"""
+LOSES = """
+def bad(samples): return lambda: samples
+def make(): return DataLoader(Data(), batch_size=4, collate_fn=bad)
+"""
+SAMPLER = """
+class Mine(Sampler):
+    def __init__(self): self.order = lambda: iter(range(64))
+    def __iter__(self): return self.order()
+    def __len__(self): return 64
+def make(): return DataLoader(Data(), batch_size=4, sampler=Mine())
+"""
+STREAM = """
+class Stream(IterableDataset):
+    def __iter__(self):
+        while True:
+            yield torch.zeros(4)
+def make(): return DataLoader(Stream(), batch_size=4)
+"""
+
+
+def tried(python: str, folder: Path, source: str, method: str = "fork", **changes: Any) -> tuple[SmokeLoad, Verdict]:
+    plain = {"workers": 2, "prefetch_factor": 2, "method": method}
+    arguments = {"batch_size": None, "batches": 4, "patience_s": 30, "allowed_bytes": 4 * GIB, **plain, **changes}
+    answer = probed(python, written(folder, source), "smoke_load", arguments)
+    fact = load_of({**arguments, "wanted": arguments["batches"]}, answer)
+    return fact, CHECK.judge(fact)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("source", "status", "said"),
+    [
+        ("def make(): return DataLoader(Data(), batch_size=4)", "pass", ""),
+        ("def make(): return DataLoader(Data(), batch_size=4, persistent_workers=True, num_workers=1)", "pass", ""),
+        (SAMPLER, "pass", ""),  # it never travels, so that it need not be picklable
+        (STREAM, "pass", ""),
+        (RAISES, "fail", "Loading raised ValueError: picture 9 is damaged"),
+        (DIES.format(how="os.kill(os.getpid(), signal.SIGSEGV)"), "fail", "A worker died by SIGSEGV"),
+        (DIES.format(how="os._exit(3)"), "fail", "A worker exited with 3"),
+        (LOSES, "fail", "the loader waits for ever: "),
+    ],
+)
+def test_by_each_method(torch_python: str, tmp_path: Path, method: str, source: str, status: str, said: str) -> None:
+    fact, verdict = tried(torch_python, tmp_path, source, method)
+
+    assert verdict.status == status, fact
+    assert said in "".join(finding.summary for finding in verdict.findings)
+
+
+def test_a_batch_that_is_lost_is_named_at_once(torch_python: str, tmp_path: Path) -> None:
+    """The feeder thread prints its traceback and drops the batch; nobody waits for the patience to end."""
+    fact, verdict = tried(torch_python, tmp_path, LOSES)
+
+    assert (fact.late, fact.came_s) == ("feeder", ())
+    assert "bad.<locals>.<lambda>" in (fact.feeder_error or "")
+    assert verdict.findings[0].fixes[0].title.startswith("Return from collate_fn only what can be pickled")
+
+
+def test_the_line_that_raised_is_told(torch_python: str, tmp_path: Path) -> None:
+    _, verdict = tried(torch_python, tmp_path, RAISES)
+
+    assert f'File "{tmp_path}/job.py", line ' in verdict.findings[0].why
+
+
+def test_a_hang_is_an_error_and_says_what_the_workers_do(torch_python: str, tmp_path: Path) -> None:
+    fact, verdict = tried(torch_python, tmp_path, DIES.format(how="time.sleep(60)"), patience_s=2)
+
+    assert (fact.late, verdict.status) == ("time", "error")
+    assert verdict.reason is not None
+    assert "is in state S" in verdict.reason.detail
+
+
+def test_slow_workers_are_told_from_a_hang(torch_python: str, tmp_path: Path) -> None:
+    """They have used as much of the CPU as there was."""
+    _, verdict = tried(torch_python, tmp_path, DIES.format(how="while True: pass"), patience_s=2, workers=1)
+
+    assert verdict.reason is not None
+    assert "is in state R" in verdict.reason.detail
+
+
+def test_what_our_own_limit_stopped_is_no_fault_of_the_dataset(torch_python: str, tmp_path: Path) -> None:
+    _, verdict = tried(torch_python, tmp_path, DIES.format(how="return torch.ones(1 << 28)"), allowed_bytes=1 << 28)
+
+    assert [finding.level for finding in verdict.findings] == ["warn"]
+    assert verdict.status == "error"
+
+
+def test_without_workers(torch_python: str, tmp_path: Path) -> None:
+    fact, verdict = tried(torch_python, tmp_path, RAISES, workers=0)
+
+    assert (verdict.status, len(fact.came_s)) == ("fail", 2)

@@ -1,0 +1,113 @@
+"""Budgets of workers against reality: what one worker that read at most 2,000 samples tells of all of them after an epoch."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dl_doctor.facts import WorkerMemory
+from dl_doctor.facts.worker_memory import PATIENCE_S, READING_S, SAMPLES
+from dl_doctor.probing import HERE
+from dl_doctor.units import GIB
+from tests.loaders import probed, written
+
+pytestmark = pytest.mark.lab
+
+NOISE_S = 0.1
+"""Forked workers have their first batch within tenths of a second, which is as long as other processes may take the CPU."""
+
+OF = """
+def make(**options):
+    return DataLoader({data}, batch_size={batch_size}, shuffle={shuffle}, **options)
+"""
+HOLDS = """
+class Holds(Data):
+    def __init__(self, held): self.held = held
+    def __len__(self): return len(self.held)
+    def __getitem__(self, index): return len(str(self.held[index]))
+"""
+STRINGS = HOLDS + "def held(): return ['/data/train/class/%012d.jpg' % n for n in range(300_000)]" + OF
+SHUFFLED = """
+def held():
+    import random
+    names = ['/data/%012d.jpg' % n for n in range(200_000)]
+    random.Random(1).shuffle(names)
+    return names
+"""
+MIXED = HOLDS + SHUFFLED + OF
+RECORDS = HOLDS + "def held(): return [{'path': '/data/%012d' % n, 'box': [n, n + 1.5]} for n in range(60_000)]" + OF
+ARRAY = HOLDS + "def held(): return torch.arange(20_000_000)[:300_000]" + OF
+CACHE = """
+class Keeps(Data):
+    def __init__(self): self.kept = {{}}
+    def __len__(self): return 20_000
+    def __getitem__(self, index):
+        return self.kept.setdefault(index, torch.zeros(1024))
+""".replace("{{", "{").replace("}}", "}")
+DECODES = """
+class Decodes(Data):
+    def __len__(self): return 6_000
+    def __getitem__(self, index):
+        return torch.randint(0, 255, (3, 96, 96), dtype=torch.uint8).float() / 255
+"""
+
+
+def measured(python: str, folder: Path, source: str, method: str, batch_size: int, length: int) -> WorkerMemory:
+    arguments = {"method": method, "batch_size": batch_size, "samples": SAMPLES, "reading_s": READING_S}
+    arguments |= {"patience_s": PATIENCE_S, "allowed_bytes": 4 * GIB}
+    answer = probed(python, written(folder, source), "worker_memory", arguments)
+    assert answer.answer, answer
+    known = {"method": method, "allowed_bytes": 4 * GIB, "length": length, "batch_size": batch_size, "ended": answer.ended}
+    return msgspec.convert({**known, **answer.answer}, WorkerMemory)
+
+
+def epoch(python: str, folder: Path, method: str, workers: int) -> Any:
+    command = [python, str(Path(__file__).with_name("epoch.py")), str(HERE / "probes" / "worker_memory.py"), str(folder)]
+    done = subprocess.run([*command, str(workers), method], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("source", "data", "length", "method", "workers", "shuffle"),
+    [
+        (STRINGS, "Holds(held())", 300_000, "fork", 1, True),
+        (STRINGS, "Holds(held())", 300_000, "fork", 4, True),
+        (STRINGS, "Holds(held())", 300_000, "fork", 2, False),
+        (MIXED, "Holds(held())", 200_000, "fork", 4, True),  # neighbours in the list are none in memory
+        (RECORDS, "Holds(held())", 60_000, "fork", 2, True),
+        (RECORDS, "Holds(held())", 60_000, "fork", 4, False),
+        (ARRAY, "Holds(held())", 300_000, "fork", 2, True),  # nothing is copied
+        (CACHE + OF, "Keeps()", 20_000, "fork", 2, True),  # each keeps what it has read
+        (DECODES + OF, "Decodes()", 6_000, "fork", 2, True),
+        (STRINGS, "Holds(held())", 300_000, "spawn", 2, True),
+        (CACHE + OF, "Keeps()", 20_000, "spawn", 1, False),
+        (RECORDS, "Holds(held())", 60_000, "forkserver", 2, True),
+    ],
+)
+def test_memory_after_an_epoch(
+    torch_python: str, tmp_path: Path, source: str, data: str, length: int, method: str, workers: int, shuffle: bool
+) -> None:
+    batch_size = 64
+    text = source.replace("{data}", data).replace("{batch_size}", str(batch_size)).replace("{shuffle}", str(shuffle))
+    one = measured(torch_python, tmp_path, text, method, batch_size, length)
+    real = epoch(torch_python, tmp_path, method, workers)
+    predicted, largest = one.bytes_after_epoch(workers), max(real["private_bytes"])
+
+    assert one.samples <= SAMPLES
+    assert largest <= predicted <= 1.5 * largest
+
+
+@pytest.mark.parametrize(("method", "workers"), [("fork", 8), ("spawn", 3), ("forkserver", 2)])
+def test_start_up(torch_python: str, tmp_path: Path, method: str, workers: int) -> None:
+    """What one worker's start tells of the start of several; the better of two, because other processes may take the CPU."""
+    text = DECODES + OF.replace("{data}", "Decodes()").replace("{batch_size}", "64").replace("{shuffle}", "True")
+    ones = [measured(torch_python, tmp_path, text, method, 64, 6_000) for _ in range(2)]
+    predicted_s = min(one.seconds_to_first_batch(workers, len(os.sched_getaffinity(0))) or 0 for one in ones)
+    real_s = min(epoch(torch_python, tmp_path, method, workers)["first_s"] for _ in range(2))
+
+    assert real_s / 1.5 - NOISE_S <= predicted_s <= 1.5 * real_s + NOISE_S
