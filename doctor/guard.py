@@ -5,11 +5,10 @@ that does not answer.
 
     PYTHON -I -S guard.py CONTROL REQUESTS ANSWERS OUTPUT COMMAND...
 
-CONTROL is a descriptor to read. When a byte comes or it ends, however the doctor ended, everything below the guard is killed.
-REQUESTS is what
-the command reads, ANSWERS a descriptor to write frames to, see `send`; OUTPUT takes what the command and its children print. The
-guard is the reaper of all its descendants, so that also a daemon which forked twice, began a session of its own and closed all
-descriptors is found.
+CONTROL is a descriptor to read. A number is the pid of a process below the guard, which is killed with all below that. When "!"
+comes or it ends, however the doctor ended, everything below the guard is killed. REQUESTS is what the command reads, ANSWERS a
+descriptor to write frames to, see `send`; OUTPUT takes what the command and its children print. The guard is the reaper of all
+its descendants, so that also a daemon which forked twice, began a session of its own and closed all descriptors is found.
 
 Its first frame tells the command's pid, its last one how it ended: {"ended": {"exit_code": 0, "signal": null, "left": []}}.
 What is stuck in the kernel does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
@@ -112,8 +111,13 @@ def wait(child: int, statuses: dict[int, int], control: int, woken: int) -> None
             return
         ready, _, _ = select.select([control, woken], [], [])
         if control in ready:
-            return
-        os.read(woken, 512)
+            orders = os.read(control, 512)
+            if not orders or b"!" in orders:
+                return
+            for pid in map(int, orders.split()):
+                end(pid)
+        else:
+            os.read(woken, 512)
 
 
 def reap(statuses: dict[int, int]) -> None:
@@ -135,8 +139,10 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
     """
     begin_s = time.monotonic()
     end_s = begin_s + PATIENCE_S
+    left_behind: set[str] = set()
     while True:
-        below = descendants()
+        below = descendants(os.getpid())
+        left_behind |= traces(below)
         for pid in below:
             if time.monotonic() > begin_s + CLEANING_S or not cleans_up(pid):
                 kill(pid)
@@ -144,11 +150,82 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
             kill(-child)
         reap(statuses)
         alive = [pid for pid in below if pid not in statuses and field(pid, 0) not in ("Z", "X", None)]
-        if not alive:
-            return []
-        if time.monotonic() > end_s:
+        if not alive or time.monotonic() > end_s:
+            remove(left_behind)
             return [{"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)} for pid in alive]
         time.sleep(0.005)
+
+
+def end(pid: int) -> None:
+    """Kill one process with all below it, if it is one of ours."""
+    if pid in descendants(os.getpid()):
+        tree = [pid, *descendants(pid)]
+        left_behind = traces(tree)
+        for one in tree:
+            kill(one)
+        remove(left_behind)
+
+
+def traces(pids: list[int]) -> set[str]:
+    """What nobody removes when these processes are killed: segments of torch, and folders that multiprocessing listens in.
+
+    They are known by being in use, not by their names alone: other containers may have the same /dev/shm. What this process has
+    inherited, where it is a fork of a user's, is the user's.
+    """
+    names = tuple(f"/dev/shm/torch_{pid}_" for pid in pids)
+    listening = {inode: path for inode, path in sockets() if os.path.basename(os.path.dirname(path)).startswith("pymp-")}
+    inherited = sockets_of(os.getpid())
+    found = set()
+    for pid in pids:
+        found |= {path for path in mapped(pid) if path.startswith(names)}
+        found |= {os.path.dirname(listening[inode]) for inode in sockets_of(pid) - inherited if inode in listening}
+    return found
+
+
+def mapped(pid: int) -> list[str]:
+    """Paths of files that a process has mapped."""
+    return [line[line.index("/") :] for line in lines(f"/proc/{pid}/maps") if "/" in line and not line.endswith(" (deleted)")]
+
+
+def sockets() -> list[tuple[str, str]]:
+    """Inode and path of Unix sockets with a path."""
+    fields = [line.split(None, 7) for line in lines("/proc/self/net/unix")]
+    return [(row[6], row[7]) for row in fields if len(row) == 8]
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Inodes of the sockets that a process has open."""
+    inodes = set()
+    try:
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            name = os.readlink(f"/proc/{pid}/fd/{number}")
+            if name.startswith("socket:["):
+                inodes.add(name[len("socket:[") : -1])
+    except OSError:  # it is gone, or closes some
+        pass
+    return inodes
+
+
+def lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def remove(paths: set[str]) -> None:
+    """Files, and folders with the files in them."""
+    for path in paths:
+        try:
+            if os.path.isdir(path):
+                for name in os.listdir(path):
+                    os.unlink(os.path.join(path, name))
+                os.rmdir(path)
+            else:
+                os.unlink(path)
+        except OSError:  # somebody was faster
+            pass
 
 
 def cleans_up(pid: int) -> bool:
@@ -168,7 +245,7 @@ def kill(pid: int) -> None:
         pass
 
 
-def descendants() -> list[int]:
+def descendants(pid: int) -> list[int]:
     """Pids of all processes below this one."""
     children: dict[str, list[int]] = {}
     try:
@@ -179,7 +256,7 @@ def descendants() -> list[int]:
         if name.isdigit():
             children.setdefault(field(int(name), 1) or "", []).append(int(name))
     below: list[int] = []
-    pending = [os.getpid()]
+    pending = [pid]
     while pending:
         found = children.get(str(pending.pop()), [])
         below += found

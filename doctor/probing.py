@@ -226,6 +226,11 @@ class Begun:
                 os.write(control, b"!")
             os.close(control)
 
+    def end(self, pid: int) -> None:
+        """Have the guard kill one process, with all below it."""
+        with suppress(BrokenPipeError):
+            os.write(self.control, b"%d " % pid)
+
     def close(self) -> None:
         """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
         self.give_up()
@@ -361,7 +366,7 @@ class ForkServer:
         if asked.pid in (None, self.own.pid):
             self._begun.give_up()
         else:
-            self._send({"end": next(number for number, one in self._asked.items() if one is asked)})
+            self._begun.end(asked.pid)
 
     def close(self) -> None:
         """Let go, and wait for nothing."""

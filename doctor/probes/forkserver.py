@@ -8,7 +8,6 @@ JSON, it is that. In a fork of a process that has a dataset at hand (forking.py)
 Standard input gives requests, lines of JSON:
 
     {"number": 3, "path": "/.../probes/temp_space.py", "arguments": {}, "place": "forked"}    run this probe
-    {"end": 3}                                                                               kill it
     {"import": ["multiprocessing"]}                                                          spare those that come
 
 Most probes are forked from this process, which spares each the start of an interpreter. One that runs the job's code is `apart`:
@@ -117,11 +116,6 @@ def take(request):
     if "import" in request:
         import_early(request["import"])
         return
-    if "end" in request:
-        for pid, number in running.items():
-            if number == request["end"]:
-                kill_group(pid)
-        return
     if request["place"] == "loading":
         answer(request)
         send(request["number"], {"ended": {"exit_code": 0, "signal": None, "left": []}})
@@ -158,13 +152,6 @@ def fork():
     except OSError:
         pass
     return pid
-
-
-def kill_group(pid):
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:  # it has ended just now
-        pass
 
 
 def reap():

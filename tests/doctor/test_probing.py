@@ -196,6 +196,39 @@ def test_several_run_at_the_same_time(run: Any, tmp_path: Path) -> None:
     assert time.monotonic() - begin < 8
 
 
+TRACES = """
+import mmap, os, time
+from multiprocessing.connection import Listener
+def probe(arguments, step):
+    listener = Listener(family="AF_UNIX")
+    step(os.path.dirname(listener.address))
+    for name in ("/dev/shm/torch_%d_1_0" % os.getpid(), arguments["other"]):
+        with open(name, "w+b") as file:
+            file.write(bytes(4096))
+            file.flush()
+            globals()[name] = mmap.mmap(file.fileno(), 4096)
+    step(os.path.dirname(listener.address))
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("place", ["forked", "apart"])
+def test_what_a_killed_one_cannot_remove_is_removed(run: Any, place: str, tmp_path: Path) -> None:
+    """A segment of torch's by its maker's number, a folder that is listened in; never a file by another name."""
+    other = Path(f"/dev/shm/torch_1_{os.getpid()}_0")
+    try:
+        ended = run(TRACES, {"other": str(other)}, deadline_s=1, place=place).ended
+
+        assert ended.how == "hung"
+        assert ended.step is not None
+        assert Path(ended.step).name.startswith("pymp-")
+        assert not Path(ended.step).exists()
+        assert not list(Path("/dev/shm").glob(f"torch_{ended.pid}_*"))
+        assert other.exists()
+    finally:
+        other.unlink(missing_ok=True)
+
+
 SIEVE = """
 import os, time
 def probe(arguments, step):
