@@ -157,17 +157,17 @@ class Collector:
     """For an `async` collector; what reads /proc and /sys does not hang."""
 
     exclusive: bool = False
-    """Measures: runs alone, after all that do not."""
+    """Measures, or runs the job's code, which may take a part of the memory that is left: runs alone, after all that do not."""
 
 
 COLLECTORS = (
-    Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25),
+    Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
     Collector(data_paths.collect, deadline_s=40),
-    Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25),
+    Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25, exclusive=True),
     Collector(dataset_samples.collect, profile="default", deadline_s=dataset_samples.DEADLINE_S + 25, exclusive=True),
-    Collector(dataset_trip.collect, profile="default", deadline_s=dataset_trip.DEADLINE_S + 25),
+    Collector(dataset_trip.collect, profile="default", deadline_s=dataset_trip.DEADLINE_S + 25, exclusive=True),
     Collector(disks.collect),
     Collector(entry_script.collect),
     Collector(environment.collect),
@@ -188,7 +188,7 @@ COLLECTORS = (
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),
-    Collector(sharing_strategy.collect, profile="default", deadline_s=sharing_strategy.DEADLINE_S + 25),
+    Collector(sharing_strategy.collect, profile="default", deadline_s=sharing_strategy.DEADLINE_S + 25, exclusive=True),
     Collector(slurm.collect),
     Collector(smoke_load.collect, profile="default", deadline_s=smoke_load.DEADLINE_S + 25, exclusive=True),
     Collector(start_methods.collect),
@@ -199,8 +199,8 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
-    Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25),
-    Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25),
+    Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25, exclusive=True),
+    Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25, exclusive=True),
     Collector(worker_memory.collect, profile="default", deadline_s=worker_memory.DEADLINE_S + 25, exclusive=True),
     Collector(worker_roundtrip.collect, profile="default", deadline_s=60),
 )
