@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: check test bench format clean
 
 check: .venv/for-users  ## run the doctor on this machine, and on the dataset that comes along
-	$(BIN)/dl-doctor check -v --example $(if $(wildcard .venv-torch/ready),--python .venv-torch/bin/python)
+	$(BIN)/dl-doctor check -v $(if $(wildcard .venv-torch/ready),--example --python .venv-torch/bin/python)
 
 test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that break the machine on purpose, alone
 	$(BIN)/python -m pytest -n auto -m "not lab"

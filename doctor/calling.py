@@ -41,6 +41,10 @@ class Shown(Report, frozen=True, kw_only=True):
 def examined(loader: object, dataset: object, options: Mapping[str, object]) -> Shown:
     if loader is not None and dataset is not None:
         raise TypeError("check() takes a loader or a dataset, not both: a loader has its dataset with it")
+    at_hand = dataset if loader is None else loader
+    if isinstance(at_hand, str | bytes | int | float | type):
+        kind = f"the class {at_hand.__name__}" if isinstance(at_hand, type) else f"{at_hand!r}"
+        raise TypeError(f"check() takes a DataLoader or a dataset that is at hand, not {kind}")
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(
             "a process that was started by spawn or forkserver imports the program again, and dl_doctor.check is called in it: "
@@ -52,7 +56,7 @@ def examined(loader: object, dataset: object, options: Mapping[str, object]) -> 
         loader="loader" if loader is not None else None,
         dataset="dataset" if dataset is not None else None,
     )
-    caller = fork_with(dataset if loader is None else loader)
+    caller = fork_with(at_hand)
     interruption = Interruption()
     try:
         report = in_a_thread(

@@ -93,7 +93,7 @@ def write_to(stream: Any, text: str, encoding: str | None = None) -> None:
         write_all(buffer.fileno(), text.encode(encoding or stream.encoding or "utf-8", "backslashreplace"))
     except (OSError, ValueError, AttributeError) as error:  # closed, full, or not there at all
         silence(descriptor)
-        if descriptor == 1:
+        if descriptor == 1 and not isinstance(error, BrokenPipeError):  # `| head` has seen what it wanted
             warn(f"standard output took no report: {error}")
 
 

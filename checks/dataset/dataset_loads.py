@@ -58,12 +58,14 @@ def broken(loader: Loader) -> Finding:
     ended = loader.ended
     printed = ended.output_tail.strip().splitlines()
     last = f" The last that was printed: {printed[-1].strip()}" if printed and ended.how in ("exited", "killed") else ""
+    place = [line.strip().removeprefix("File ") for line in printed if line.strip().startswith("File ")]
+    where = f" It was raised in {place[-1]}." if place and ended.how == "raised" else ""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
     return Finding(
         level="fail",
         subject=loader.spec,
         summary=f"{loader.spec} {ended.in_words}",
-        why=f"The job makes its dataset in the same way, and would end here before its first step.{memory}{last}",
+        why=f"The job makes its dataset in the same way, and would end here before its first step.{where}{memory}{last}",
     )
 
 

@@ -41,6 +41,8 @@ def worker_memory(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget) 
         return Verdict("one worker was stopped", [not_tried(worker)], Verdict.unknown("it needs more memory").reason)
     workers = 1 if plan.num_workers is None else plan.num_workers
     each = worker.bytes_after_epoch(workers)
+    if worker.raised and "Caught " in worker.raised:
+        return Verdict(f"one worker by {worker.method} raised", [raised(worker.raised)])
     if each is None or worker.measured_bytes is None:
         told = worker.raised or (
             worker.ended.in_words if worker.ended and worker.ended.how != "answered" else "read nothing in time"
@@ -62,6 +64,19 @@ def what_became_of(worker: WorkerMemory) -> str:
     if worker.ended and worker.ended.how != "answered":
         return worker.ended.in_words
     return "did not come to a batch in time"
+
+
+def raised(told: str) -> Finding:
+    """An exception of the job's own code: torch hands it on with the worker's traceback in its text."""
+    lines = [line.strip() for line in told.strip().splitlines()]
+    place = [line.removeprefix("File ") for line in lines if line.startswith("File ")]
+    return Finding(
+        level="fail",
+        subject="worker",
+        summary=f"A worker that reads samples raised {lines[-1]}",
+        why=f"The epoch ends there. It was raised in {place[-1]}." if place else "The epoch ends there.",
+        explained_by="dataset-sample",
+    )
 
 
 def how_many(workers: int, plan: LoaderPlan) -> str:

@@ -58,6 +58,7 @@ def check(context: click.Context, /, **given: Any) -> None:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
     if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
         raise click.UsageError("--dataset, --loader and --example exclude each other; give one of them.")
+    refuse_what_is_not_examined(given, facts)
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
     settings = settings_of(given, catalogue)
@@ -70,6 +71,15 @@ def check(context: click.Context, /, **given: Any) -> None:
     output.save_each(report, outputs, look)
     output.print_report(report, format_, look)
     context.exit(report.verdict.exit_code)
+
+
+def refuse_what_is_not_examined(given: dict[str, Any], facts: str | None) -> None:
+    """A usage error where a dataset is named that this run would not look at."""
+    named = next((name for name in ("dataset", "loader", "example") if given[name]), None)
+    if named and facts:
+        raise click.UsageError(f"--{named} and --facts exclude each other: a saved report's dataset is not here.")
+    if named and given["profile"] == "quick":
+        raise click.UsageError(f"--{named} needs --profile default: the quick one runs nothing of the job's.")
 
 
 def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ async def collect(probes: Probes, settings: Settings, target: Target) -> EntrySc
     spec = settings.loader or settings.dataset
     if spec is None:
         return Unavailable.not_asked("needs --dataset or --loader")
-    arguments = {"place": spec.rpartition(":")[0]}
+    place, _, maker = spec.rpartition(":")
+    arguments = {"place": place, "maker": maker}
     probed = await probes.run("entry_script", arguments, python=target.path, deadline_s=QUICK_S)
     return msgspec.convert({"ended": probed.ended, **(probed.answer or {})}, EntryScript)

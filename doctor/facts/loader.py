@@ -133,7 +133,7 @@ async def collect(probes: Probes, settings: Settings, target: Target, memory: Me
     if spec is None:
         return Unavailable.not_asked("needs --dataset or --loader")
     if settings.example and not target.has_torch:
-        return Unavailable.absent(f"the example needs torch, and {target.path} has none")
+        return Unavailable.failed(f"the example needs torch, and {target.path} has none; --python names another one")
     allowed = allowed_bytes(memory)
     if isinstance(allowed, Unavailable):
         return allowed

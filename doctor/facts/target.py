@@ -34,8 +34,8 @@ async def collect(system: System, probes: Probes, settings: Settings) -> Target 
     if probed.answer is None:
         return Unavailable.failed(f"looking for the job's Python {probed.ended.in_words}")
     there = [
-        Target(path=path, why=why, has_torch=found["torch"])
-        for (path, why), found in zip(known, probed.answer["found"], strict=True)
+        Target(path=found["path"], why=why, has_torch=found["torch"])
+        for (_, why), found in zip(known, probed.answer["found"], strict=True)
         if found["runs"]
     ]
     return choose(there) or Unavailable.failed(f"--python {known[0][0]} is no program that can be run")

@@ -10,7 +10,10 @@ RUNS = ("main", "train", "run")
 
 
 def probe(arguments, step):
-    """`place` is a path that ends in .py, or a module's name. Gives the lines that would run again in each worker."""
+    """`place` is a path that ends in .py, or a module's name, `maker` the function in it that makes the dataset or the loader.
+
+    Gives the lines that would run again in each worker.
+    """
     path = arguments["place"] if arguments["place"].endswith(".py") else file_of(arguments["place"])
     if path is None or not os.path.isfile(path):
         return {"path": None, "unguarded": []}
@@ -21,7 +24,7 @@ def probe(arguments, step):
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return {"path": path, "unguarded": []}
-    return {"path": path, "unguarded": unguarded(tree)}
+    return {"path": path, "unguarded": unguarded(tree, arguments["maker"])}
 
 
 def file_of(module):
@@ -34,22 +37,25 @@ def file_of(module):
     return None
 
 
-def unguarded(tree):
+def unguarded(tree, maker):
     """Calls and loops at the top level that start workers or the job: their lines and how they look."""
     loaders, processes, functions = set(), set(), set()
+    makers = {maker}
     found = []
     for node in at_the_top(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             functions.add(node.name)
+            if any(makes_loader(inner, set()) for inner in ast.walk(node)):
+                makers.add(node.name)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = {target.id for target in node.targets if isinstance(target, ast.Name)}
-            if last_name(node.value.func).endswith("DataLoader"):
+            if makes_loader(node.value, makers):
                 loaders |= made
             elif last_name(node.value.func).endswith("Process"):
                 processes |= made
         starts = (
-            (isinstance(node, ast.For) and names_in(node.iter) & loaders)
-            or (isinstance(node, ast.Call) and last_name(node.func) == "iter" and names_in(node) & loaders)
+            (isinstance(node, ast.For) and holds_loader(node.iter, loaders, makers))
+            or (isinstance(node, ast.Call) and last_name(node.func) in ("iter", "list") and holds_loader(node, loaders, makers))
             or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions & set(RUNS))
             or (isinstance(node, ast.Call) and last_name(node.func) == "start" and started(node.func, processes))
         )
@@ -57,6 +63,17 @@ def unguarded(tree):
             shown = node.iter if isinstance(node, ast.For) else node
             found.append({"line": node.lineno, "what": ("for ... in " if shown is not node else "") + text_of(shown)})
     return found
+
+
+def makes_loader(node, makers):
+    """Whether it is a call of DataLoader or of a function that makes one."""
+    if not isinstance(node, ast.Call):
+        return False
+    return last_name(node.func).endswith("DataLoader") or (isinstance(node.func, ast.Name) and node.func.id in makers)
+
+
+def holds_loader(node, loaders, makers):
+    return bool(names_in(node) & loaders) or any(makes_loader(inner, makers) for inner in ast.walk(node))
 
 
 def at_the_top(statements):

@@ -14,11 +14,15 @@ PACKAGES = (
 
 
 def probe(arguments, step):
-    """`candidates` are paths; gives for each whether it can be run, and whether its environment holds torch."""
+    """`candidates` are paths of interpreters or of environments.
+
+    Gives for each the interpreter's path, whether it can be run, and whether its environment holds torch.
+    """
     found = []
-    for path in arguments["candidates"]:
-        step("look at %s" % path)
-        found.append({"runs": os.access(path, os.X_OK) and not os.path.isdir(path), "torch": holds_torch(path)})
+    for candidate in arguments["candidates"]:
+        step("look at %s" % candidate)
+        path = os.path.join(candidate, "bin", "python") if os.path.isdir(candidate) else candidate
+        found.append({"path": path, "runs": os.access(path, os.X_OK) and not os.path.isdir(path), "torch": holds_torch(path)})
     return {"found": found, "own": sys.executable}
 
 

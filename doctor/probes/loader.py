@@ -473,14 +473,14 @@ def refuse(found, spec):
     if inspect.iscoroutine(found):
         found.close()
     if isinstance(found, (str, bytes, set, frozenset)) or not looks_like_data(found):
-        raise Wrong("%s is %s, which is no Dataset and no DataLoader" % (spec, described(found)))
+        raise Wrong("%s is no Dataset and no DataLoader, but %s" % (spec, described(found)))
 
 
 def described(value):
     if value is None:
         return "nothing (None): does it `return` what it makes?"
     if inspect.isclass(value):
-        return "the class %s itself, not an object of it" % value.__name__
+        return "the class %s itself: give an object of it, %s(...)" % (value.__name__, value.__name__)
     if inspect.isroutine(value):
         return "a function (%s)" % value.__name__
     name = type(value).__name__

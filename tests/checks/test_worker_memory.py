@@ -53,6 +53,14 @@ def test_a_few_samples_prove_nothing() -> None:
     assert worker_memory(readings=tuple(few)).copied_by(1) == 0
 
 
+CAUGHT = """Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/code/train.py", line 9, in __getitem__
+    raise ValueError("cannot decode image 4321")
+ValueError: cannot decode image 4321
+"""
+
+
 @pytest.mark.parametrize(
     ("one", "plan", "headroom", "status"),
     [
@@ -65,6 +73,7 @@ def test_a_few_samples_prove_nothing() -> None:
         (worker_memory(150 * MIB, method="spawn"), {"num_workers": 8}, 1 * GIB, "fail"),
         (worker_memory(refused="a worker takes too much"), {"num_workers": 8}, 1 * GIB, "warn"),
         (worker_memory(readings=(), raised="MemoryError: "), {"num_workers": 8}, 1 * GIB, "error"),  # our own limit
+        (worker_memory(readings=(), raised=f"ValueError: {CAUGHT}"), {"num_workers": 8}, 1 * GIB, "fail"),
         (worker_memory(readings=(), raised="KeyError: 7"), {"num_workers": 8}, 1 * GIB, "error"),  # smoke-load's to judge
         (worker_memory(readings=(), ended=Ended(how="hung")), {"num_workers": 8}, 1 * GIB, "error"),
     ],

@@ -229,6 +229,8 @@ def test_a_program_without_a_main_guard_is_told_where_it_is_imported_again(scrip
     ("given", "error", "words"),
     [
         ({"loader": [], "dataset": []}, TypeError, "a loader or a dataset, not both"),
+        ({"loader": "train:make"}, TypeError, "a DataLoader or a dataset that is at hand, not 'train:make'"),
+        ({"dataset": list}, TypeError, "not the class list"),
         ({"num_worker": 1}, TypeError, "no option 'num_worker': did you mean 'num_workers'?"),
         ({"python": "/usr/bin/python"}, TypeError, "no option 'python'"),
         ({"zzz": 1}, TypeError, "there are batch_bytes, batch_size, "),

@@ -37,6 +37,8 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
         (["check", "--start-method", "frok"], "'frok' is not one of"),
         (["check", "--facts", "none.json"], "none.json: No such file or directory"),
         (["check", "--facts", "a.json", "--root", "/"], "exclude each other"),
+        (["check", "--example", "--facts", "a.json"], "a saved report's dataset is not here"),
+        (["check", "--loader", "train.py:make", "--profile", "quick"], "--loader needs --profile default"),
         (["check", "-q", "-v"], "exclude each other"),
         (["check", "--require", "fd-limit", "-i", "limits"], "it is left out by --select or --ignore"),
         (["check", "--timeout", "nan"], "'nan' is no number of seconds"),

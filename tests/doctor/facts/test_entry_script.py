@@ -38,6 +38,11 @@ def read(source: str, folder: Path) -> EntryScript:
         ("loader = DataLoader(data)\ndef f():\n    for batch in loader: pass", []),
         ("loader = DataLoader(data)\nclass A:\n    def f(self): return iter(loader)", []),
         ("for path in paths: pass", []),
+        ("for batch in DataLoader(data): pass", [1]),
+        ("for batch in make(): pass", [1]),  # what the spec names
+        ("loader = make()\nfor i, batch in enumerate(loader): pass", [2]),
+        ("def other(): return DataLoader(data)\nfor batch in other(): pass", [2]),
+        ("def names(): return []\nfor name in names(): pass", []),
         ("this is no Python", []),
         ("", []),
     ],

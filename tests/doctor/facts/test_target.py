@@ -74,3 +74,13 @@ def test_what_is_said_and_is_none_is_no_silent_choice_of_another(tmp_path: Path)
 
     assert isinstance(found, Unavailable)
     assert str(tmp_path / "python") in found.detail
+
+
+def test_an_environment_stands_for_its_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+
+    found = chosen({}, python=str(tmp_path))
+
+    assert isinstance(found, Target)
+    assert (found.path, found.why) == (str(tmp_path / "bin" / "python"), "from --python")
