@@ -38,7 +38,7 @@ def worker_count(cpu: CpuBudget, plan: LoaderPlan) -> Verdict:
         allowed = f"a rank may use at most {count(cpu.cpus, 'CPU')}, and a quota may be out of sight"
     if plan.num_workers is None:
         return Verdict(f"{allowed}; the number of workers is not known", [suggestion(cpu), *torch_hint(cpu)])
-    seen = f"{count(plan.num_workers, 'worker')} per rank; {allowed}"
+    seen = f"{count(plan.num_workers, 'worker')} per rank ({plan.workers_source}); {allowed}"
     if plan.num_workers > max(1.0, WORKERS_PER_CPU * cpu.cpus):
         return Verdict(seen, [too_many(cpu, plan, plan.num_workers)])
     return Verdict(seen, [*needless_warning(cpu, plan.num_workers), *torch_hint(cpu)])
@@ -65,7 +65,7 @@ def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int) -> Finding:
         level="warn",
         subject="num_workers",
         summary=f"{workers} workers share {count(cpu.cpus, 'CPU')}",
-        measured=Quantity(workers, "workers", "--num-workers"),
+        measured=Quantity(workers, "workers", plan.workers_source),
         expected=Quantity(
             max(1, math.floor(WORKERS_PER_CPU * cpu.cpus)),
             "workers",

@@ -45,4 +45,4 @@ def decoded(png: bytes) -> torch.Tensor:
 
 
 def make_loader() -> DataLoader:
-    return DataLoader(Images(), batch_size=32, shuffle=True, num_workers=2)
+    return DataLoader(Images(), batch_size=32, shuffle=True, num_workers=2, persistent_workers=True)

@@ -56,6 +56,9 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     num_workers: int | None
     """Per rank."""
 
+    workers_source: str = "--num-workers"
+    """Where that number is from."""
+
     prefetch_factor: int
     batch_size: int | None
     batch_bytes: int | None
@@ -222,11 +225,13 @@ def collect(
     worker: WorkerMemory | Unavailable,
 ) -> LoaderPlan:
     said = settings.batch_bytes is not None
+    own = settings.num_workers is None and isinstance(loader, Loader) and loader.num_workers is not None
     settings = settings.over(said_by(loader)).over(weighed(batches))
     known = batches if isinstance(batches, Batches) else None
     method = methods.in_force(settings.start_method) if isinstance(methods, StartMethods) else settings.start_method
     plan = LoaderPlan(
         num_workers=settings.num_workers,
+        workers_source="num_workers of the loader" if own else "--num-workers",
         prefetch_factor=settings.prefetch_factor or DEFAULT_PREFETCH_FACTOR,
         batch_size=settings.batch_size,
         batch_bytes=settings.batch_bytes,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.workers.worker_count import CHECK
-from tests.facts import cpu_budget, cpu_limit, loader_plan
+from tests.facts import cpu_budget, cpu_limit, loader, loader_arguments, loader_plan
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,21 @@ def test_what_binds_is_what_is_widened(limits: list[Any], command: str) -> None:
     (finding,) = CHECK.judge(cpu_budget(*limits), loader_plan(num_workers=8)).findings
 
     assert finding.fix_for("docker").commands == (command,)
+
+
+@pytest.mark.parametrize(
+    ("options", "workers", "source"),
+    [
+        ({}, 6, "num_workers of the loader"),
+        ({"num_workers": 8}, 8, "--num-workers"),  # what is said goes before what the loader has
+    ],
+)
+def test_where_the_number_is_from_is_told(options: dict[str, int], workers: int, source: str) -> None:
+    plan = loader_plan(loader=loader(loader_arguments(num_workers=6)), **options)
+    verdict = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(2, "quota")), plan)
+    (finding,) = verdict.findings
+
+    assert finding.measured is not None
+    assert (finding.measured.value, finding.measured.source) == (workers, source)
+    assert f"({source})" in verdict.seen
+    assert "PyTorch's own hint would say 64" in finding.why
