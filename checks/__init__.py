@@ -33,6 +33,7 @@ from dl_doctor.checks.shm import sharing_strategy, shm_memory_limit, shm_size, s
 from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
 from dl_doctor.checks.workers import (
     loader_options,
+    pin_memory,
     rank_sharding,
     smoke_load,
     start_method,
@@ -72,6 +73,7 @@ CHECKS = (
     mount_responds.CHECK,
     packages_consistent.CHECK,
     path_writable.CHECK,
+    pin_memory.CHECK,
     process_budget.CHECK,
     rank_sharding.CHECK,
     runtime.CHECK,

@@ -20,6 +20,7 @@ from dl_doctor.facts import (
     MemoryBudget,
     NvidiaDriver,
     Nvml,
+    PinnedMemory,
     Ranks,
     Runtime,
     SharedMemory,
@@ -330,6 +331,21 @@ def torch_gpus(count: int = 2, **fields: Any) -> TorchGpus:
     """PyTorch that sees so many GPUs, with a driver that is new enough."""
     known = {"ended": ANSWERED, "torch_cuda": "12.4", "driver_cuda": "12.4", "init_code": 0, "count": count}
     return TorchGpus(**{**known, **fields})
+
+
+def pinned_memory(batches: int = 18, **fields: Any) -> PinnedMemory:
+    """Batches in flight of 24 MiB each, in a block of 32 MiB, which could all be pinned."""
+    known = {
+        "batches": batches,
+        "blocks": (24 * MIB,),
+        "wanted_bytes": batches * 32 * MIB,
+        "ended": ANSWERED,
+        "available": True,
+        "pinned_batches": batches,
+        "pinned_s": 0.001,
+        "pageable_s": 0.004,
+    }
+    return PinnedMemory(**{**known, **fields})
 
 
 def shared_memory_use(**fields: Any) -> SharedMemoryUse:

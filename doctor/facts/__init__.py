@@ -30,6 +30,7 @@ from dl_doctor.facts import (
     mounts,
     nvidia_driver,
     nvml,
+    pinned_memory,
     process_budget,
     ranks,
     runtime,
@@ -73,6 +74,7 @@ from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.runtime import Runtime
@@ -120,6 +122,7 @@ __all__ = [
     "Mounts",
     "NvidiaDriver",
     "Nvml",
+    "PinnedMemory",
     "ProcessBudget",
     "Ranks",
     "Runtime",
@@ -183,6 +186,7 @@ COLLECTORS = (
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
+    Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),
     Collector(runtime.collect),
