@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,29 +75,44 @@ def test_nothing_is_left(environment: Path, tmp_path: Path, number: int, seconds
     """After a normal end, Ctrl-C, SIGTERM and SIGKILL, in namespaces of processes and mounts of its own."""
     (packages,) = environment.glob("lib/python3*/site-packages")
     (packages / "torch" / "__init__.py").write_text(TORCH.format(seconds=seconds))
-    (tmp_path / "inside.py").write_text(textwrap.dedent(INSIDE))
-    doctor = [sys.executable, "-m", "dl_doctor", "check", "--no-plugins", "-f", "json"]
-    fresh = 'mount -t tmpfs shm /dev/shm && mkdir -p work home temporary && cd work && exec "$@"'
-    done = subprocess.run(
-        ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--propagation", "private", "sh", "-c", fresh, "sh",
-         sys.executable, str(tmp_path / "inside.py"), str(number), *doctor],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "VIRTUAL_ENV": str(environment),
-            "HOME": str(tmp_path / "home"),
-            "TMPDIR": str(tmp_path / "temporary"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = called(tmp_path, number, {"VIRTUAL_ENV": str(environment)})
 
     assert told["code"] == code, told
     assert told["processes"] == [1], told
     assert told["files"] == []
     assert number == 0 or told["during"] > 4  # there was something to leave behind
     assert number == 9 or json.loads(told["out"])["verdict"]["exit_code"] == code  # what was known is written
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_leave_nothing(torch_python: str, tmp_path: Path, method: str) -> None:
+    """What passes batches through /dev/shm, and a fork server's socket in the temporary folder, is gone with them."""
+    told = called(tmp_path, 0, {}, "-s", "smoke-load", "--example", "--python", torch_python, "--start-method", method)
+    report = json.loads(told["out"])
+
+    assert [(result["id"], result["status"]) for result in report["results"] if result["status"] != "not_run"] == [
+        ("smoke-load", "pass")
+    ]
+    assert report["facts"]["smoke_load"]["method"] == method
+    assert len(report["facts"]["smoke_load"]["came_s"]) == report["facts"]["smoke_load"]["wanted"]
+    assert told["processes"] == [1], told
+    assert told["files"] == []
+
+
+def called(folder: Path, number: int, variables: dict[str, str], *options: str) -> Any:
+    """The doctor, with namespaces of processes and mounts of its own, is sent this signal: how it ended and what is left."""
+    (folder / "inside.py").write_text(textwrap.dedent(INSIDE))
+    doctor = [sys.executable, "-m", "dl_doctor", "check", "--no-plugins", "-f", "json", *options]
+    fresh = 'mount -t tmpfs shm /dev/shm && mkdir -p work home temporary && cd work && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--propagation", "private", "sh", "-c", fresh, "sh",
+         sys.executable, str(folder / "inside.py"), str(number), *doctor],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
