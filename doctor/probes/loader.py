@@ -13,6 +13,7 @@ import multiprocessing.reduction
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import sys
@@ -614,6 +615,7 @@ class Loaded:
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
         self.watch_shared_memory = watch_shared_memory
+        self._folder = own_folder()
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
@@ -728,8 +730,7 @@ class Loaded:
             arguments["sampler"] = self.loader.sampler
         return self.torch.utils.data.DataLoader(self.dataset, **arguments)
 
-    @staticmethod
-    def end_workers(iterator):
+    def end_workers(self, iterator):
         """End the workers of a loader's iterator: one that is killed may leave what it was about to hand over in /dev/shm."""
         if hasattr(iterator, "_shutdown_workers"):
             getattr(iterator, "_shutdown_workers")()  # noqa: B009 (they end by themselves, and are ended after 5 s)
@@ -740,3 +741,11 @@ class Loaded:
             if worker.is_alive():
                 worker.kill()
         del iterator
+        folder = own_folder()
+        if folder not in (None, self._folder):
+            shutil.rmtree(folder, ignore_errors=True)  # where a fork server listened; a probe does not end as Python does
+
+
+def own_folder():
+    """Where multiprocessing has its sockets; None where it needed none yet."""
+    return multiprocessing.process.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
