@@ -452,8 +452,8 @@ class ForkServer:
 
 
 def how_it_ended(said: dict[str, Any], last: dict[str, Any], *, late: bool) -> How:
-    if late:
-        return "stuck" if last.get("left") or not last else "hung"
+    if late:  # what is killed and still runs has had no CPU since
+        return "stuck" if (last.get("left") or not last) and said.get("state") not in ("R", "S") else "hung"
     if "unstartable" in said:
         return "unstartable"
     if "raised" in said:

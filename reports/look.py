@@ -31,6 +31,13 @@ ASCII = str.maketrans(
 RELATIONS: dict[Relation | None, str] = {"at_least": "≥ ", "at_most": "≤ ", "equal": "", None: ""}
 
 
+SINGULAR = {"CPUs": "CPU", "batches": "batch", "files": "file", "processes": "process", "threads": "thread"}
+SINGULAR |= {
+    f"{name}s": name for name in ("descriptor", "GPU", "mapping", "rank", "sample", "segment", "shard", "tensor", "worker")
+}
+"""Of units."""
+
+
 @dataclass(frozen=True)
 class Look:
     color: bool = False
@@ -44,7 +51,7 @@ class Look:
 def amount(quantity: Quantity, relation: Relation | None = None) -> str:
     """`64 MiB`, `≥ 616 MiB`, `0.5 CPUs`."""
     value = quantity.value
-    unit = quantity.unit.removesuffix("s") if value == 1 else quantity.unit
+    unit = SINGULAR.get(quantity.unit, quantity.unit) if value == 1 else quantity.unit
     words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {unit}"
     return RELATIONS[relation] + words
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 LENGTH = 64
 MODULES_OWN = random.Random(0)
@@ -152,6 +152,11 @@ def straggler() -> DataLoader:
 
 def greedy() -> DataLoader:
     return loader_of(lambda index: torch.zeros(1 << 40))
+
+
+def rows_of_one() -> DataLoader:
+    """As CIFAR in memory: 600 MiB, of which a batch shows 128 rows."""
+    return DataLoader(TensorDataset(torch.zeros(50_000, 3, 32, 32), torch.arange(50_000)), batch_size=128)
 
 
 def huge_batch() -> DataLoader:

@@ -44,11 +44,11 @@ def worker_startup(
     """
     if plan.num_workers == 0:
         return Verdict("without workers none is started")
-    first_s, how = first_batch(plan, load, worker, cpu)
+    first_s, how = seconds_to_start(plan, load, worker, cpu)
     if first_s is None:
         return Verdict.skip("no worker came to its first batch: see smoke-load and worker-memory")
     epoch_s = seconds_of_epoch(loader, plan, load)
-    seen = f"the first batch comes after {plain(first_s)} s ({how})"
+    seen = f"the workers start within {plain(round(first_s, 2))} s ({how})"
     seen += "; how long an epoch takes is not known" if epoch_s is None else f", an epoch takes about {plain(epoch_s)} s"
     if loader.arguments is not None and loader.arguments.persistent_workers:
         return Verdict(f"{seen}; the workers stay for all epochs")
@@ -58,12 +58,13 @@ def worker_startup(
     return Verdict(seen, [slow(first_s, allowed_s, epoch_s, how, plan, load)])
 
 
-def first_batch(
+def seconds_to_start(
     plan: LoaderPlan, load: SmokeLoad | Unavailable, worker: WorkerMemory | Unavailable, cpu: CpuBudget | Unavailable
 ) -> tuple[float | None, str]:
     """Seconds, and what they were told by."""
     if isinstance(load, SmokeLoad) and load.first_batch_s is not None and load.workers:
-        return load.first_batch_s, f"measured with {count(load.workers, 'worker')} by {load.method}"
+        reading_s = (load.seconds_per_batch or 0) * load.workers  # until each has made one batch, as all do at the same time
+        return max(load.first_batch_s - reading_s, 0.0), f"measured with {count(load.workers, 'worker')} by {load.method}"
     if isinstance(worker, Unavailable) or worker.first_batch_s is None:
         return None, ""
     workers = plan.num_workers or 1

@@ -84,14 +84,26 @@ class Weighing:
                 self.iterator = iter(self.loaded.dataset)
             return list(itertools.islice(self.iterator, indices))
         if self.made == 0 and len(indices) > 1:
-            self.step("read sample %s" % (indices[0],))
-            size = weight(self.loaded.weigh(self.loaded.read(indices[:1])[0], self.allowed_bytes))
-            if 2 * size * len(indices) > self.allowed_bytes:
-                self.told["predicted_bytes"] = size * len(indices)
+            self.step("read samples %s" % short(indices[:2]))
+            held, batch = self.predicted(self.loaded.read(indices[:2]), len(indices))
+            if held + batch > self.allowed_bytes:
+                self.told["predicted_bytes"] = batch
                 self.over = True
                 return []
         self.step("read samples %s" % short(indices))
         return self.loaded.read(indices)
+
+    def predicted(self, two, count):
+        """Bytes that so many samples take, and a batch of them, by the first two.
+
+        Samples are often views of what they share, such as one tensor that the dataset holds: that counts once, or not at all.
+        """
+        one, both = (self.loaded.weigh(two[:number], self.allowed_bytes) for number in (1, 2))
+        first, second = (new_bytes(parcel, self.held) for parcel in (one, both))
+        held = first + (second - first) * (count - 1)
+        shown = (sum(one.used.values()) + one.stream_bytes) * count
+        own = self.loaded.loader is not None and self.loaded.collate_fn is not self.loaded.torch.utils.data.default_collate
+        return held, max(held, shown) if own else shown
 
     def collate(self, samples):
         if self.loaded.loader is not None and unbatched(self.loaded.loader):
@@ -160,8 +172,9 @@ def chosen(batch_sampler, clock_s):
     return [seen[number] for number in dict.fromkeys([largest, *spread])][:BATCHES]
 
 
-def weight(parcel):
-    return sum(parcel.storages.values()) + parcel.stream_bytes
+def new_bytes(parcel, held):
+    """Of storages that are not among those held, and of what is no tensor."""
+    return sum(size for place, size in parcel.storages.items() if place not in held) + parcel.stream_bytes
 
 
 def spare_views(batch, parcel):

@@ -374,9 +374,7 @@ def wrapper(found, needed):
 
 def looks_like_data(found):
     """An object, not a class, that gives samples or makes loaders."""
-    return not inspect.isclass(found) and (
-        hasattr(found, "__getitem__") or hasattr(found, "__iter__") or hasattr(found, "train_dataloader")
-    )
+    return not inspect.isclass(found) and (hasattr(found, "__getitem__") or hasattr(found, "__iter__") or makes_loaders(found))
 
 
 def unwrapped(found, spec, torch, step):
@@ -395,9 +393,14 @@ def unwrapped(found, spec, torch, step):
     return found, choices
 
 
+def makes_loaders(found):
+    """Whether its class says so: an object may answer to any name."""
+    return not inspect.isclass(found) and callable(getattr(type(found), "train_dataloader", None))
+
+
 def opened_up(found, spec, torch, step):
     """What lies in this and how it was come by; None where it is what is looked for."""
-    if hasattr(found, "train_dataloader") and not inspect.isclass(found):
+    if makes_loaders(found):
         return of_a_module(found, spec, step), "train_dataloader()"
     if is_kind(found, "CombinedLoader") and hasattr(found, "iterables"):
         return found.iterables, "iterables"
@@ -418,7 +421,7 @@ def opened_up(found, spec, torch, step):
 def of_a_module(module, spec, step):
     """The training loader of a LightningDataModule. `prepare_data` is not called: it downloads."""
     try:
-        if hasattr(module, "setup"):
+        if callable(getattr(type(module), "setup", None)):
             step("call %s.setup('fit')" % spec)
             module.setup(*(["fit"] if takes_one(module.setup) else []))
         step("call %s.train_dataloader()" % spec)

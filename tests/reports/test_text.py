@@ -164,6 +164,8 @@ def test_names_do_no_harm(plain: Report, detail: Any) -> None:
         (Quantity(1, "CPUs", ""), "1 CPU"),
         (Quantity(0.5, "CPUs", ""), "0.5 CPUs"),
         (Quantity(3, "workers", ""), "3 workers"),
+        (Quantity(1, "batches", ""), "1 batch"),
+        (Quantity(1, "s", ""), "1 s"),
         (Quantity(1024, "descriptors", ""), "1024 descriptors"),
     ],
 )

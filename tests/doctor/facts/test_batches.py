@@ -29,6 +29,7 @@ PAGE = 4096
         ("unbatched", {}, (4 * PAGE, 1, 1)),
         ("padded", {}, (8 * PAGE, 1, 8)),  # of 8 samples with up to 64 numbers
         ("all_in_each", {}, (PAGE, 1, 4)),
+        ("rows_of_one", {}, (128 * 3 * PAGE + PAGE, 2, 128)),  # by the whole tensor it would be 73 GiB
     ],
 )
 def test_what_a_batch_takes(torch_python: str, name: str, settings: dict[str, Any], weight: tuple[int, int, int]) -> None:

@@ -41,6 +41,11 @@ class CombinedLoader:
     def __iter__(self): return self
     def __next__(self): raise StopIteration
 
+class Obliging(Data):
+    """Answers to any name, as those do that hand on to a configuration."""
+    def __getattr__(self, name):
+        if name.startswith("__"): raise AttributeError(name)
+
 class Pair(DataModule):
     def train_dataloader(self): return CombinedLoader({"a": DataLoader(Data(1)), "b": DataLoader(Data(2))})
 
@@ -121,6 +126,7 @@ FOUND = {
     "a tensor": Case("it = torch.zeros(6, 2)", {"type": "torch.Tensor", "length": 6}),
     "an array": Case("import numpy\nit = numpy.zeros((6, 2))", {"type": "numpy.ndarray", "length": 6}),
     "a range": Case("it = range(4)", {"length": 4}),
+    "one that has every attribute": Case("it = Obliging()", {"kind": "map", "length": 8}),
     "a DataModule": Case("it = DataModule()", {"choices": ["train_dataloader()"], "length": 8}),
     "a DataModule's class": Case("it = DataModule", {"choices": ["train_dataloader()"], "called": True}),
     "a DataModule whose setup takes nothing": Case("it = OfOld()", {"choices": ["train_dataloader()"]}),
@@ -162,9 +168,9 @@ WRONG = {
     "a class returned": Case("def it(): return Data", ["the class Data itself"]),
     "a function returned": Case("def it(): return print", ["a function (print)"]),
     "a number": Case("it = 5", ["is an int: name a Dataset"]),
-    "a text": Case("it = '/data'", ["is a str"]),
+    "a text": Case("it = '/data'", ["but a str"]),
     "a module's module": Case("", ["is a module"], "data.py:torch"),
-    "a set": Case("it = {1, 2}", ["is a set"]),
+    "a set": Case("it = {1, 2}", ["but a set"]),
     "a generator": Case("def it(): yield torch.zeros(2)", ["is a generator", "after one epoch", "__iter__ begins anew"]),
     "an iterator of a loader": Case("def it(): return iter(DataLoader(Data()))", ["empty after one epoch"]),
     "a zip": Case("it = zip([1], [2])", ["is a zip"]),
