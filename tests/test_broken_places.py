@@ -100,7 +100,7 @@ def test_the_example_needs_torch(tmp_path: Path) -> None:
 
     code, statuses, _ = doctor("--example", VIRTUAL_ENV=str(environment))
 
-    assert (code, statuses["dataset-loads"]) == (0, "skip")
+    assert (code, statuses["dataset-loads"]) == (3, "error")  # it was asked for
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

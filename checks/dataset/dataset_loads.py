@@ -42,7 +42,7 @@ def dataset_loads(loader: Loader) -> Verdict:
         return Verdict(told(loader), [*empty(loader), *foreign(loader)])
     if loader.out_of_memory:
         return Verdict(f"{loader.spec} was stopped", [too_large(loader)], Verdict.unknown("it needs more memory").reason)
-    if ended.how in ("hung", "stuck", "unstartable"):
+    if ended.how in ("hung", "unstartable"):
         return Verdict.unknown(f"{loader.spec}: the job's Python {ended.in_words}")
     return Verdict(f"{loader.spec} {ended.in_words}", [broken(loader)])
 

@@ -394,8 +394,12 @@ def unwrapped(found, spec, torch, step):
 
 
 def makes_loaders(found):
-    """Whether its class says so: an object may answer to any name."""
-    return not inspect.isclass(found) and callable(getattr(type(found), "train_dataloader", None))
+    """Whether it has the method itself: an object may answer to any name."""
+    return not inspect.isclass(found) and has_itself(found, "train_dataloader")
+
+
+def has_itself(found, name):
+    return inspect.getattr_static(found, name, None) is not None
 
 
 def opened_up(found, spec, torch, step):
@@ -421,7 +425,7 @@ def opened_up(found, spec, torch, step):
 def of_a_module(module, spec, step):
     """The training loader of a LightningDataModule. `prepare_data` is not called: it downloads."""
     try:
-        if callable(getattr(type(module), "setup", None)):
+        if has_itself(module, "setup"):
             step("call %s.setup('fit')" % spec)
             module.setup(*(["fit"] if takes_one(module.setup) else []))
         step("call %s.train_dataloader()" % spec)

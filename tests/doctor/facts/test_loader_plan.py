@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.units import MIB
-from tests.facts import batches, loader_arguments, loader_plan, start_methods
+from tests.facts import batches, loader, loader_arguments, loader_plan, start_methods
 
 MEASURED = batches(batch_bytes=24 * MIB, tensors=3, pipe_bytes=MIB, held_bytes=512 * MIB)
 
@@ -33,7 +33,7 @@ def test_what_was_predicted_counts_where_nothing_was_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "loader", "default", "moves"),
+    ("options", "own", "default", "moves"),
     [
         ({}, None, "fork", False),
         ({}, None, "forkserver", True),  # of Python 3.14
@@ -44,9 +44,9 @@ def test_what_was_predicted_counts_where_nothing_was_made() -> None:
     ],
 )
 def test_what_the_dataset_holds_moves_where_workers_are_spawned(
-    options: dict[str, Any], loader: str | None, default: str, moves: bool
+    options: dict[str, Any], own: str | None, default: str, moves: bool
 ) -> None:
-    made = loader(arguments=loader_arguments(start_method=loader))
+    made = loader(loader_arguments(start_method=own))
     methods = start_methods(available=(default, *({"fork", "spawn", "forkserver"} - {default})))
     plan = loader_plan(loader=made, methods=methods, batches=MEASURED, **options)
 
