@@ -66,7 +66,7 @@ def test_shared_memory_of_another_user() -> None:
 def test_control_groups_out_of_sight() -> None:
     report = examine(replace(HEALTHY, sys=False), {})
     assert report.verdict.exit_code == 0
-    assert table(report) == {**ALL_IS_WELL, "cpu-budget": "error", "memory-budget": "error"}
+    assert table(report) == {**ALL_IS_WELL, "cpu-budget": "error", "memory-budget": "error", "process-budget": "error"}
 
 
 def test_a_user_without_a_name_a_home_or_a_place_to_write() -> None:
