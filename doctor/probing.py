@@ -115,7 +115,8 @@ class Probes:
         Args:
             probe: the file's name in probes/, without its ending.
             arguments: what it is given; JSON.
-            python: the interpreter, whose environment is examined; None for ours, with what we can import.
+            python: the interpreter, whose environment is examined; None for ours, with what we can import. What is `loaded` is in
+                the one that has loaded it.
             deadline_s: seconds after which it is killed.
             place: `forked` from an interpreter that runs anyway; or `apart`, in one that has just been started, for what runs
                 the job's code. `loading` makes something in an interpreter of its own, and probes that are then `loaded` are

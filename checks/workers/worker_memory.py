@@ -44,10 +44,7 @@ def worker_memory(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget) 
     if worker.raised and "Caught " in worker.raised:
         return Verdict(f"one worker by {worker.method} raised", [raised(worker.raised)])
     if each is None or worker.measured_bytes is None:
-        told = worker.raised or (
-            worker.ended.in_words if worker.ended and worker.ended.how != "answered" else "read nothing in time"
-        )
-        return Verdict.unknown(f"one worker by {worker.method}: {told.strip().splitlines()[-1]}")
+        return Verdict.unknown(f"one worker by {worker.method} {what_became_of(worker)}")
     need = each * workers * plan.ranks
     seen = (
         f"a worker by {worker.method} has {binary_size(worker.measured_bytes)} for itself after {worker.samples:,} samples, and "

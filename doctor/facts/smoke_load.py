@@ -10,7 +10,6 @@ from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
-from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probed, Probes, signal_name
 from dl_doctor.units import binary_size
@@ -98,7 +97,6 @@ class SmokeLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 async def collect(
     probes: Probes,
-    target: Target,
     loader: Loader,
     plan: LoaderPlan,
     methods: StartMethods,
@@ -133,7 +131,7 @@ async def collect(
         "patience_s": PATIENCE_S,
         "allowed_bytes": allowed,
     }
-    probed = await probes.run("smoke_load", arguments, python=target.path, deadline_s=DEADLINE_S, place="loaded")
+    probed = await probes.run("smoke_load", arguments, deadline_s=DEADLINE_S, place="loaded")
     return load_of(plain, probed)
 
 

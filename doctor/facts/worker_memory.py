@@ -8,7 +8,6 @@ import msgspec
 from dl_doctor.facts.loader import Loader, allowed_bytes, refused_memory
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.start_methods import StartMethods
-from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
@@ -178,7 +177,6 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(
     probes: Probes,
     settings: Settings,
-    target: Target,
     loader: Loader,
     methods: StartMethods,
     memory: MemoryBudget | Unavailable,
@@ -205,6 +203,6 @@ async def collect(
         "patience_s": PATIENCE_S,
         "allowed_bytes": allowed,
     }
-    probed = await probes.run("worker_memory", arguments, python=target.path, deadline_s=DEADLINE_S, place="loaded")
+    probed = await probes.run("worker_memory", arguments, deadline_s=DEADLINE_S, place="loaded")
     told: dict[str, Any] = probed.answer or {}
     return msgspec.convert({**known, **told, "ended": probed.ended}, WorkerMemory)
