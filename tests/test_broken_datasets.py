@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,15 @@ def doctor(python: str, folder: Path, code: str) -> tuple[int, dict[str, Any]]:
 
 
 def alive(mark: str) -> list[str]:
-    """Processes that inherited this mark."""
+    """Processes that inherited this mark and are there one second from now; those of a guard take some ms to die."""
+    end_s = time.monotonic() + 1
+    while (found := marked(mark)) and time.monotonic() < end_s:
+        time.sleep(0.02)
+    return found
+
+
+def marked(mark: str) -> list[str]:
+    """Command lines of the processes that inherited this mark."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
