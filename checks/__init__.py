@@ -30,6 +30,7 @@ from dl_doctor.checks.gpu import (
 from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
 from dl_doctor.checks.shm import sharing_strategy, shm_memory_limit, shm_size, shm_usable
+from dl_doctor.checks.site import site_expectations
 from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
 from dl_doctor.checks.workers import (
     loader_options,
@@ -81,6 +82,7 @@ CHECKS = (
     shm_memory_limit.CHECK,
     shm_size.CHECK,
     shm_usable.CHECK,
+    site_expectations.CHECK,
     smoke_load.CHECK,
     start_method.CHECK,
     temp_space.CHECK,

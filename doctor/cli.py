@@ -1,5 +1,6 @@
 """The command line: the commands assembled, and what becomes of an exception."""
 
+import itertools
 import os
 import platform
 import signal
@@ -14,7 +15,7 @@ from dl_doctor.commands.explain import explain
 from dl_doctor.commands.list import list_
 from dl_doctor.commands.render import render
 from dl_doctor.commands.schema import schema
-from dl_doctor.outcome import BUG, GO, INTERRUPTED, TERMINATED
+from dl_doctor.outcome import BUG, GO, INTERRUPTED, TERMINATED, of_a_run_without_report
 
 OF_THE_GROUP = ("-h", "--help", "--version")
 
@@ -52,17 +53,28 @@ def run(arguments: list[str]) -> int:
         code = cli.main(arguments, prog_name="dl-doctor", standalone_mode=False)
     except click.ClickException as error:
         output.warn(usage(error))
-        return error.exit_code
+        code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         output.warn("interrupted")
-        return INTERRUPTED
+        code = INTERRUPTED
     except Terminated:
         output.warn("terminated")
-        return TERMINATED
+        code = TERMINATED
+    except SystemExit as error:  # of click's completion
+        return error.code if isinstance(error.code, int) else GO
     except Exception:  # noqa: BLE001 (whatever it is, it is our bug, and there is a log of it)
         report_bug(traceback.format_exc())
-        return BUG
-    return code if isinstance(code, int) else GO
+        code = BUG
+    else:
+        return code if isinstance(code, int) else GO
+    return of_a_run_without_report(code, exit_codes_in(arguments))
+
+
+def exit_codes_in(arguments: list[str]) -> str | None:
+    """What `--exit-codes` says, where the command line may not even be one; or its variable."""
+    said = [value for name, value in itertools.pairwise(arguments) if name == "--exit-codes"]
+    said += [argument.partition("=")[2] for argument in arguments if argument.startswith("--exit-codes=")]
+    return said[-1] if said else os.environ.get("DL_DOCTOR_EXIT_CODES")
 
 
 def raise_terminated(_number: int, _frame: FrameType | None) -> None:

@@ -8,8 +8,8 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
-from typing import Any
+from datetime import date, datetime, timezone
+from typing import Any, Literal
 
 import msgspec
 
@@ -39,7 +39,7 @@ from dl_doctor.model import (
 from dl_doctor.outcome import outcome_of
 from dl_doctor.probing import Begun, Probes
 from dl_doctor.saved import settings_of
-from dl_doctor.settings import Settings
+from dl_doctor.settings import Accepted, Settings
 from dl_doctor.system import System
 from dl_doctor.watching import Interruption, Watcher
 
@@ -85,11 +85,13 @@ def examine(
     started, begin_s = system.now(), system.clock_s()
     if saved is not None:
         settings = settings.over(settings_of(saved))
-    checks = selected(catalogue, settings)
+    scope = scope_of(settings, system, saved)
+    checks = selected(catalogue, settings, scope)
     collection = Collection(catalogue, settings, system, saved, probes, caller)
     wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
     interrupted_by = asyncio.run(collection.gather(wanted, watcher, interruption))
-    results = explained([*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)])
+    judged = [*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)]
+    results = explained([accepted(result, settings.accept or (), started.date()) for result in judged])
     facts, unavailable = collection.as_plain(saved)
     collection.see_off()
     return Report(
@@ -100,7 +102,7 @@ def examine(
             started_at=rfc3339(started),
             duration_s=round(system.clock_s() - begin_s, 6),
             profile=settings.profile or DEFAULT_PROFILE,
-            scope="all",
+            scope=scope,
             settings=msgspec.to_builtins(settings),
             python=python_of(collection),
         ),
@@ -121,8 +123,15 @@ def examine(
     )
 
 
-def selected(catalogue: Catalogue, settings: Settings) -> list[Check]:
-    """The checks whose id or area is asked for and not ignored."""
+def scope_of(settings: Settings, system: System, saved: Report | None) -> Literal["node", "job", "all"]:
+    """As asked for, or saved; and the node in a prolog of Slurm's, which runs before there is a job."""
+    if settings.scope is not None or saved is not None:
+        return settings.scope or (saved.run.scope if saved is not None else "all")
+    return "node" if settings.of_the_node(system.environment() if not system.mounted else {}) else "all"
+
+
+def selected(catalogue: Catalogue, settings: Settings, scope: str = "all") -> list[Check]:
+    """The checks of this scope whose id or area is asked for and not ignored."""
     wanted, unwanted = settings.select, settings.ignore or ()
     return [
         check
@@ -130,6 +139,7 @@ def selected(catalogue: Catalogue, settings: Settings) -> list[Check]:
         if (wanted is None or check.id in wanted or check.area in wanted)
         and check.id not in unwanted
         and check.area not in unwanted
+        and scope in ("all", check.scope)
     ]
 
 
@@ -185,6 +195,19 @@ def with_fixes_for(finding: Finding, targets: tuple[str, ...] | None) -> Finding
         return finding
     kept = tuple(fix for fix in finding.fixes if not fix.runtimes or set(fix.runtimes) & set(targets))
     return msgspec.structs.replace(finding, fixes=kept)
+
+
+def accepted(result: Result, known: Iterable[Accepted], today: date) -> Result:
+    """Findings that the user takes as they are do not count, and stay in the report with the reason."""
+    findings = tuple(
+        msgspec.structs.replace(finding, accepted=reason_for(finding, result.id, known, today)) for finding in result.findings
+    )
+    status = Verdict(result.seen, findings, result.reason).status
+    return msgspec.structs.replace(result, findings=findings, status=status)
+
+
+def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: date) -> str | None:
+    return next((one.reason for one in known if one.covers(check, finding, today)), None)
 
 
 def explained(results: list[Result]) -> tuple[Result, ...]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dl_doctor.model import NO_GPU, Outcome, Result
-from dl_doctor.settings import Settings
+from dl_doctor.settings import ExitCodes, Settings
 
 GO, STOP, WRONG_USE, UNKNOWN, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 70, 130, 143
 
@@ -18,10 +20,14 @@ EXIT_CODES = {
 }
 
 
+NAGIOS = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+"""Of a monitoring plugin; the Monitoring Plugins Development Guidelines have them."""
+
+
 def outcome_of(
     results: Iterable[Result], *, essential: set[str], settings: Settings, interrupted_by: int | None = None
 ) -> Outcome:
-    """The verdict and its exit code.
+    """The verdict and its exit code, as `--exit-codes` wants it.
 
     Args:
         results: of all checks that were asked for.
@@ -29,9 +35,15 @@ def outcome_of(
         settings: `--fail-on`, `--require` and what was selected.
         interrupted_by: the signal that ended the run before everything was known.
     """
-    if interrupted_by is not None:
-        return Outcome("unknown", 128 + interrupted_by, "the run was interrupted")
     results = tuple(results)
+    if interrupted_by is not None:
+        outcome = Outcome("unknown", 128 + interrupted_by, "the run was interrupted")
+    else:
+        outcome = of_the_gate(results, essential, settings)
+    return translated(outcome, results, settings.exit_codes)
+
+
+def of_the_gate(results: tuple[Result, ...], essential: set[str], settings: Settings) -> Outcome:
     fail_on = settings.fail_on or "fail"
     required = set(settings.require or ())
     failed = [result.id for result in results if result.status == "fail"]
@@ -50,6 +62,36 @@ def outcome_of(
     if not judged and asked_for_something(settings, results):
         return Outcome("unknown", GO if fail_on == "never" else UNKNOWN, "nothing was judged")
     return Outcome("go", GO, "no failure")
+
+
+def translated(outcome: Outcome, results: Iterable[Result], exit_codes: ExitCodes | None) -> Outcome:
+    """The same verdict with the exit code that whoever calls understands: `--exit-codes`."""
+    if exit_codes == "prolog":
+        code = STOP if outcome.exit_code == STOP and any(map(is_the_sites, results)) else GO
+        return msgspec.structs.replace(outcome, exit_code=code)
+    if exit_codes == "nagios":
+        return msgspec.structs.replace(outcome, exit_code=for_nagios(outcome, results))
+    return outcome
+
+
+def is_the_sites(result: Result) -> bool:
+    """Whether it has a failure that whoever runs the node mends: only that may drain it."""
+    return any(f.level == "fail" and f.accepted is None and f.owner in ("admin", "vendor") for f in result.findings)
+
+
+def for_nagios(outcome: Outcome, results: Iterable[Result]) -> int:
+    if outcome.exit_code == STOP:
+        return NAGIOS["critical"]
+    if outcome.exit_code != GO:
+        return NAGIOS["unknown"]
+    return NAGIOS["warning" if any(result.status == "warn" for result in results) else "ok"]
+
+
+def of_a_run_without_report(code: int, exit_codes: str | None) -> int:
+    """What a wrong command, a bug or an interruption ends with, for whoever calls: a prolog drains no node for our trouble."""
+    if exit_codes == "prolog":
+        return GO
+    return NAGIOS["unknown"] if exit_codes == "nagios" and code != GO else code
 
 
 def could_not_tell(result: Result, essential: set[str], required: set[str]) -> bool:

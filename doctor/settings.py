@@ -1,13 +1,16 @@
 """What the user asks for and expects."""
 
+from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Literal
 
 import msgspec
 
-from dl_doctor.model import Profile
+from dl_doctor.model import Finding, Profile, Scope
 
 StartMethod = Literal["fork", "spawn", "forkserver"]
 FailOn = Literal["fail", "warn", "never"]
+ExitCodes = Literal["gate", "prolog", "nagios"]
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -17,6 +20,40 @@ RUNTIMES = ("docker", "podman", "compose", "kubernetes", "slurm", "apptainer", "
 
 MOST_WORKERS = 65_536
 """More than any node runs: a number beyond it is a slip, or meant to hurt."""
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a site expects of this node: [expect] in a settings file. None where it says nothing."""
+
+    gpus: Count | None = None
+    """As --expect-gpus, which comes first."""
+
+    gpu_model: str | None = None
+    """A part of each GPU's name, such as `H100`."""
+
+    driver: str | None = None
+    """The oldest driver, such as `550.54.15`."""
+
+    free_space: dict[str, str | Count] | None = None
+    """Sizes such as `500GiB` by path, which at least are to be free there."""
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A finding that is known and taken as it is: an entry of [[accept]] in a settings file."""
+
+    id: str
+    """Of the check."""
+
+    reason: Annotated[str, msgspec.Meta(min_length=1)]
+    subject: str | None = None
+    """Such as `gpu:3`; None for all that the check finds."""
+
+    until: date | None = None
+    """The last day on which it is."""
+
+    def covers(self, check: str, finding: Finding, today: date) -> bool:
+        known = self.id == check and self.subject in (None, finding.subject)
+        return known and finding.level != "note" and (self.until is None or today <= self.until)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,15 +86,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Path of the interpreter whose environment is examined."""
 
     profile: Profile | None = None
+    scope: Scope | Literal["all"] | None = None
+    """What belongs to the machine, or to this job; None for all, and for the node in a prolog of Slurm's."""
+
     select: tuple[str, ...] | None = None
     """Ids or areas; None for all checks."""
 
     ignore: tuple[str, ...] | None = None
     require: tuple[str, ...] | None = None
     fail_on: FailOn | None = None
+    exit_codes: ExitCodes | None = None
+    expect: Expect | None = None
+    accept: tuple[Accepted, ...] | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
     def over(self, saved: "Settings") -> "Settings":
         """These settings where something was said, the saved ones elsewhere."""
         said = {name: getattr(self, name) for name in self.__struct_fields__ if getattr(self, name) is not None}
         return msgspec.structs.replace(saved, **said)
+
+    def of_the_node(self, environment: Mapping[str, str]) -> bool:
+        """Whether the node is the matter and not this job: as asked for, and by itself in a prolog or epilog of slurmd's."""
+        if self.scope is None:
+            return environment.get("SLURM_SCRIPT_CONTEXT") in ("prolog_slurmd", "epilog_slurmd")
+        return self.scope == "node"

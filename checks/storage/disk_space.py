@@ -2,7 +2,7 @@ import shlex
 
 from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths
-from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.data_paths import ONLY_LOOKED_AT, DataPath
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
 from dl_doctor.units import GIB, binary_size, plain
 
@@ -22,7 +22,7 @@ def disk_space(data_paths: DataPaths) -> Verdict:
 
     ## What it checks
     Free bytes and free inodes where the job writes: the working directory (checkpoints, logs), temporary files, caches, scratch.
-    Where `--data` lies it is only told.
+    Where `--data` and the paths of `[expect]` lie it is only told.
 
     ## Why it matters
     A full disk ends a job at its first checkpoint, hours after it began, and a full cache ends a download. A disk can also be
@@ -62,7 +62,7 @@ def told(entry: DataPath) -> str:
 
 def judge(entry: DataPath) -> list[tuple[str, Finding]]:
     """Of what is only read, or cannot be written to at all, nothing: path-writable tells the latter."""
-    if entry.role == "data" or (entry.write_refusal and entry.write_refusal.code in ("EROFS", "EACCES", "EPERM")):
+    if entry.role in ONLY_LOOKED_AT or (entry.write_refusal and entry.write_refusal.code in ("EROFS", "EACCES", "EPERM")):
         return []
     findings = []
     for unit, free, total, full, nearly in (

@@ -2,7 +2,7 @@ import shlex
 
 from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, Environment
-from dl_doctor.facts.data_paths import HOME_CACHE, DataPath
+from dl_doctor.facts.data_paths import HOME_CACHE, ONLY_LOOKED_AT, DataPath
 from dl_doctor.fixes import for_containers
 from dl_doctor.model import Finding, Fix, Level, Verdict
 
@@ -49,7 +49,7 @@ def path_writable(data_paths: DataPaths, environment: Environment) -> Verdict:
     ## References
     write(2), fsync(2), quota(1)
     """
-    judged = [entry for entry in data_paths.entries if entry.role != "data" and entry.said_by != HOME_CACHE]
+    judged = [entry for entry in data_paths.entries if entry.role not in ONLY_LOOKED_AT and entry.said_by != HOME_CACHE]
     tried = [entry for entry in judged if entry.written or entry.write_refusal]
     silent = [entry for entry in judged if entry.ended.step and entry.ended.how in ("hung", "stuck")]
     if not tried:

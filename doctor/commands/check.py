@@ -7,6 +7,7 @@ import click
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
+from dl_doctor.commands.configuration import config_options, expected_and_accepted
 from dl_doctor.commands.options import Seconds, Size, Spec, known_names, look_of, look_options, split_names
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
@@ -19,7 +20,7 @@ COUNT = click.IntRange(min=0)
 POSITIVE = click.IntRange(min=1)
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "DL_DOCTOR"})
 @click.option("--dataset", type=Spec(), metavar="SPEC", help="Examine this one: pkg.module:name or file.py:name.")
 @click.option("--loader", type=Spec(), metavar="SPEC", help="The same for a DataLoader.")
 @click.option("--example", is_flag=True, default=None, help="Examine the small image dataset that comes with dl-doctor.")
@@ -36,24 +37,28 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--require", multiple=True, metavar="ID", help="Not having been able to tell by this check is exit 3.")
 @click.option("-s", "--select", multiple=True, metavar="NAME", help="Only these checks, by id or area.")
 @click.option("-i", "--ignore", multiple=True, metavar="NAME", help="Not these checks, by id or area.")
+@click.option("--scope", type=click.Choice(["node", "job", "all"]),
+              help="What belongs to the machine, or to this job.  [default: all; in a prolog of Slurm's, node]")  # fmt: skip
 @click.option("--profile", type=click.Choice(PROFILES), help="How far to look.  [default: default]")
 @click.option("--fail-on", type=click.Choice(["fail", "warn", "never"]), help="What exits 1.  [default: fail]")
+@click.option("--exit-codes", type=click.Choice(["gate", "prolog", "nagios"]),
+              help="For whom: a job script, a Slurm prolog, a monitoring system.  [default: gate]")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
               help="Total budget; what does not fit is not judged.  [default: 60, 5 for each GPU, 60 for a dataset]")  # fmt: skip
 @click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
 @click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
 @look_options
+@config_options
 @click.pass_context
 def check(context: click.Context, /, **given: Any) -> None:
     """Say whether a training job would break or crawl here, why, and what mends it.
 
     Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
     """
+    given.pop("no_config")
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
-    format_, outputs, facts, root, no_plugins = (
-        given.pop(name) for name in ("format_", "outputs", "facts", "root", "no_plugins")
-    )
+    format_, outputs, facts, root, no_plugins = taken(given, "format_", "outputs", "facts", "root", "no_plugins").values()
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
     if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
@@ -61,11 +66,11 @@ def check(context: click.Context, /, **given: Any) -> None:
     refuse_what_is_not_examined(given, facts)
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
-    settings = settings_of(given, catalogue)
     try:
         saved = load_report(facts) if facts else None
     except BadReport as error:
         raise click.UsageError(str(error)) from None
+    settings = settings_of({**given, **expected_and_accepted(context, saved)}, catalogue)
     with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
     output.save_each(report, outputs, look)
@@ -99,9 +104,8 @@ def settings_of(given: dict[str, Any], catalogue: Catalogue) -> Settings:
         ignore=known_names("--ignore", ignore, ids | set(catalogue.areas)),
         require=known_names("--require", require, ids, areas=catalogue.areas),
     )
-    left_out = sorted(
-        set(require) - {check.id for check in selected(catalogue, settings)} - {b.distribution for b in catalogue.broken}
-    )
+    run = {check.id for check in selected(catalogue, settings, settings.scope or "all")}
+    left_out = sorted(set(require) - run - {broken.distribution for broken in catalogue.broken})
     if left_out:
-        raise click.UsageError(f"--require {left_out[0]}: it is left out by --select or --ignore; drop one of them.")
+        raise click.UsageError(f"--require {left_out[0]}: it is left out by --select, --ignore or --scope; drop one of them.")
     return settings

@@ -18,6 +18,7 @@ from dl_doctor.facts import (
     disks,
     entry_script,
     environment,
+    expectation,
     gpu_access,
     gpu_grant,
     gpu_libraries,
@@ -62,6 +63,7 @@ from dl_doctor.facts.dataset_trip import DatasetTrip
 from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
@@ -110,6 +112,7 @@ __all__ = [
     "Disks",
     "EntryScript",
     "Environment",
+    "Expectation",
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
@@ -174,6 +177,7 @@ COLLECTORS = (
     Collector(disks.collect),
     Collector(entry_script.collect),
     Collector(environment.collect),
+    Collector(expectation.collect),
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),

@@ -6,13 +6,18 @@ from typing import Literal
 
 import msgspec
 
+from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.refusal import Refusal
-from dl_doctor.model import Ended
+from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 
-Role = Literal["data", "working", "temporary", "cache", "scratch"]
+Role = Literal["data", "expected", "working", "temporary", "cache", "scratch"]
+"""`expected`: a site says how much room there has to be."""
+
+ONLY_LOOKED_AT = ("data", "expected")
+"""Roles of paths that the job need not write to."""
 
 DEFAULT_TEMPORARY = "/tmp"  # noqa: S108 (it is where Python looks)
 
@@ -85,7 +90,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataPaths(msgspec.Struct, frozen=True):
-    """Source: --data, the working directory, TMPDIR, cache variables; stat(2), statvfs(3) and a file that is written there."""
+    """Source: --data, [expect], the working directory, TMPDIR, cache variables; stat(2), statvfs(3) and a file written there."""
 
     entries: tuple[DataPath, ...]
 
@@ -93,11 +98,12 @@ class DataPaths(msgspec.Struct, frozen=True):
         return [entry for entry in self.entries if entry.role in roles]
 
 
-async def collect(system: System, probes: Probes, settings: Settings) -> DataPaths:
+async def collect(system: System, probes: Probes, settings: Settings, expectation: Expectation | Unavailable) -> DataPaths:
+    expected = tuple(expectation.free_bytes) if isinstance(expectation, Expectation) else ()
     deadline_s = QUICK_DEADLINE_S if settings.profile == "quick" else DEADLINE_S
-    told = paths(settings.data or (), working_directory(system), system.environment())
+    told = paths(settings.data or (), expected, working_directory(system), system.environment())
     arguments = [
-        {"path": path, "peek": role == "data", "write": 0 if role == "data" else WRITTEN_BYTES} for role, path, _ in told
+        {"path": path, "peek": role == "data", "write": 0 if role in ONLY_LOOKED_AT else WRITTEN_BYTES} for role, path, _ in told
     ]
     probed = await probes.run_each("data_path", arguments, deadline_s=deadline_s)
     return DataPaths(
@@ -116,17 +122,23 @@ def working_directory(system: System) -> str:
         return "."
 
 
-def paths(data: tuple[str, ...], working: str, environment: Mapping[str, str]) -> list[tuple[Role, str, str]]:
+def paths(
+    data: tuple[str, ...], expected: tuple[str, ...], working: str, environment: Mapping[str, str]
+) -> list[tuple[Role, str, str]]:
     """Role, path and who named it, each path of a role once."""
     found: dict[tuple[Role, str], str] = {}
-    for role, path, said_by in named(data, working, environment):
+    for role, path, said_by in named(data, expected, working, environment):
         found.setdefault((role, absolute(path, working, environment.get("HOME"))), said_by)
     return [(role, path, said_by) for (role, path), said_by in found.items()]
 
 
-def named(data: tuple[str, ...], working: str, environment: Mapping[str, str]) -> Iterator[tuple[Role, str, str]]:
+def named(
+    data: tuple[str, ...], expected: tuple[str, ...], working: str, environment: Mapping[str, str]
+) -> Iterator[tuple[Role, str, str]]:
     for path in data:
         yield "data", path, "--data"
+    for path in expected:
+        yield "expected", path, "[expect]"
     yield "working", working, "the working directory"
     temporary = next((name for name in TEMPORARY if environment.get(name)), None)
     yield "temporary", environment[temporary] if temporary else DEFAULT_TEMPORARY, temporary or "the usual folder"

@@ -15,6 +15,8 @@ ALLOWED = frozenset(
         *("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_CPUS_PER_TASK"),
         *("SLURM_CPUS_ON_NODE", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE"),
         *("SLURM_MEM_PER_CPU", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
+        # what a site expects of a node, and whether the node is the matter (facts/expectation.py, engine.py)
+        *("SLURM_JOB_PARTITION", "SLURM_SCRIPT_CONTEXT"),
         # who launched which ranks (facts/ranks.py)
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_NPROC_PER_NODE"),
         *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE", "LOCAL_SIZE"),

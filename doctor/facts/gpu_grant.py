@@ -5,6 +5,7 @@ import re
 import msgspec
 
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings
@@ -18,7 +19,7 @@ PROMISE = re.compile(r"[0-9]+(:[0-9]+)?|(GPU|MIG)-.+", re.ASCII)
 
 
 class GpuGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: --expect-gpus, SLURM_STEP_GPUS, SLURM_JOB_GPUS, NVIDIA_VISIBLE_DEVICES, --require, and the names in /dev."""
+    """Source: --expect-gpus, [expect], SLURM_STEP_GPUS, SLURM_JOB_GPUS, NVIDIA_VISIBLE_DEVICES, --require, names in /dev."""
 
     promised: int | None
     """How many GPUs this process is to see at least, because somebody named them; None where nobody did."""
@@ -32,21 +33,35 @@ class GpuGrant(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.promised) or bool(self.nodes)
 
 
-def collect(system: System, environment: Environment, slurm: Slurm | Unavailable, settings: Settings) -> GpuGrant:
-    promised, source = promise(environment, slurm, settings)
+def collect(
+    system: System,
+    environment: Environment,
+    slurm: Slurm | Unavailable,
+    settings: Settings,
+    expectation: Expectation | Unavailable,
+) -> GpuGrant:
+    promised, source = promise(environment, slurm, settings, expectation)
     return GpuGrant(
         promised=promised, source=source, nodes=tuple(name for name in system.listdir("/dev") if NODE.fullmatch(name))
     )
 
 
-def promise(environment: Environment, slurm: Slurm | Unavailable, settings: Settings) -> tuple[int | None, str]:
+def promise(
+    environment: Environment, slurm: Slurm | Unavailable, settings: Settings, expectation: Expectation | Unavailable
+) -> tuple[int | None, str]:
+    """How many, and who says so. The site's word is about the node: a job may have been given less of it."""
     if settings.expect_gpus is not None:
         return settings.expect_gpus, "--expect-gpus"
+    site = expectation.gpus if isinstance(expectation, Expectation) else None
+    if site is not None and settings.of_the_node(environment.variables):
+        return site, "[expect]"
     if isinstance(slurm, Slurm) and slurm.gpus:
         return of_this_task(slurm), "Slurm's grant"
     named = [token for token in (environment.get("NVIDIA_VISIBLE_DEVICES") or "").split(",") if PROMISE.fullmatch(token)]
     if named:
         return cards(named), "NVIDIA_VISIBLE_DEVICES"
+    if site is not None:
+        return site, "[expect]"
     return (1, "--require gpu-visible") if "gpu-visible" in (settings.require or ()) else (None, "nobody named a GPU")
 
 

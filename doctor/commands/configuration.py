@@ -1,0 +1,112 @@
+"""`--config` and `--no-config`: settings files give options their defaults, which click checks as if they were typed.
+
+The command line comes first, then variables such as DL_DOCTOR_BATCH_SIZE, then the files.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from dl_doctor import output
+from dl_doctor.catalogue import load
+from dl_doctor.collecting import Collection
+from dl_doctor.facts import Runtime
+from dl_doctor.model import Report
+from dl_doctor.settings import Settings
+from dl_doctor.settings_files import OF_A_SITE, BadSettings, SettingsFile, merged, read_files, unknown
+from dl_doctor.system import System
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+OF_ONE_CALL = ("config", "no-config", "help", "facts", "root")
+"""Options that cannot stand in a file."""
+
+PREFIX = "DL_DOCTOR_"
+
+FILES = "dl_doctor.settings_files"
+"""Where click's context keeps what was read."""
+
+
+def config_options(command: Command) -> Command:
+    """The two options; they are read before all others."""
+    for option in (
+        click.option("--no-config", is_flag=True, is_eager=True, help="Read no settings file."),
+        click.option("--config", metavar="FILE", type=click.Path(), is_eager=True, expose_value=False, callback=read,
+                     help="Read settings from this file.  [default: dl-doctor.toml, or pyproject.toml, here]"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def read(context: click.Context, _: click.Parameter, named: str | None) -> None:
+    """Make what the files say of options their default; the rest waits for `expected_and_accepted`."""
+    known = options_of(context.command)
+    warn_of_variables(known, os.environ)
+    if context.params.get("no_config"):
+        if named:
+            raise click.UsageError("--config and --no-config exclude each other; give one of them.")
+        return
+    try:
+        files = list(read_files(named, in_a_container, output.warn))
+        defaults = {
+            known_option(name, known, file).name: value_for(known_option(name, known, file), value, context, file)
+            for file in files
+            for name, value in file.options.items()
+        }
+    except BadSettings as error:
+        raise click.UsageError(str(error)) from None
+    context.default_map = defaults
+    context.meta[FILES] = files
+
+
+def expected_and_accepted(context: click.Context, saved: Report | None) -> dict[str, Any]:
+    """What the files say that no option does, for Settings: of this node, or of the one that a saved report is about."""
+    hostname = System().hostname() if saved is None else saved.machine.hostname or ""
+    variables = os.environ if saved is None else output.variables_of(saved)
+    return merged(context.meta.get(FILES, ()), hostname, variables.get("SLURM_JOB_PARTITION"))
+
+
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """Those that may stand in a file, by their long names without dashes."""
+    named = {parameter.opts[-1].lstrip("-"): parameter for parameter in command.params if isinstance(parameter, click.Option)}
+    return {name: option for name, option in named.items() if name not in OF_ONE_CALL}
+
+
+def known_option(name: str, known: Mapping[str, click.Option], file: SettingsFile) -> click.Option:
+    if name not in known:
+        raise BadSettings(f"{file.path}: {unknown(name, [*known, *OF_A_SITE])}")
+    return known[name]
+
+
+def value_for(option: click.Option, value: Any, context: click.Context, file: SettingsFile) -> Any:
+    """A value of the file as click's default for an option; BadSettings where the option would not take it."""
+    name = option.opts[-1].lstrip("-")
+    values = value if isinstance(value, list) and option.multiple else [value]
+    if not all(isinstance(one, bool) if option.is_flag else isinstance(one, str | int | float) for one in values):
+        wanted = "true or false" if option.is_flag else "a list" if option.multiple else "one value"
+        raise BadSettings(f"{file.path}: {name} takes {wanted}, not {value!r}")
+    default = values if option.multiple else value
+    try:
+        option.type_cast_value(context, default)
+    except click.ClickException as error:
+        raise BadSettings(f"{file.path}: {name}: {error.message}") from None
+    return default
+
+
+def warn_of_variables(known: Mapping[str, click.Option], environment: Mapping[str, str]) -> None:
+    """A variable that begins as ours do and is none is a slip, or another program's: told, and nothing else."""
+    names = {PREFIX + name.replace("-", "_").upper() for name in known}
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in names:
+            output.warn(f"{name} is set and means nothing: {unknown(name, names)}")
+
+
+def in_a_container() -> bool:
+    """As the report's head would say."""
+    collection = Collection(load(plugins=False), Settings(), System())
+    asyncio.run(collection.gather([Runtime]))
+    runtime = collection.known.get(Runtime)
+    return isinstance(runtime, Runtime) and runtime.view == "container"
