@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, cast
 
 import msgspec
 
-from dl_doctor.model import Quantity, Relation
+from dl_doctor.model import Machine, Quantity, Relation, Report, Status
 from dl_doctor.units import binary_size, plain
 
 Shown = TypeVar("Shown")
@@ -37,6 +37,18 @@ SINGULAR |= {
 }
 """Of units."""
 
+SYMBOLS: dict[Status, tuple[str, str]] = {
+    "pass": ("✓", "passed"),
+    "warn": ("!", "warning"),
+    "fail": ("✗", "failed"),
+    "error": ("?", "could not tell"),
+    "skip": ("–", "skipped"),
+    "not_run": (" ", "not run"),
+}
+"""Symbol and word of each status."""
+
+VERDICTS = {"go": "go", "stop": "do not start here", "unknown": "could not tell"}
+
 
 @dataclass(frozen=True)
 class Look:
@@ -54,6 +66,27 @@ def amount(quantity: Quantity, relation: Relation | None = None) -> str:
     unit = SINGULAR.get(quantity.unit, quantity.unit) if value == 1 else quantity.unit
     words = binary_size(int(value)) if quantity.unit == "bytes" else f"{plain(value)} {unit}"
     return RELATIONS[relation] + words
+
+
+def machine_words(machine: Machine) -> list[str]:
+    """What people call the machine by, in a few words."""
+    place = [word for word in (machine.runtime, machine.platform, machine.scheduler) if word]
+    cgroup = [f"cgroup {machine.cgroup}"] if machine.cgroup else []
+    words = [machine.hostname, machine.os, ", ".join([*place, *cgroup])]
+    if machine.cpus is not None:
+        words.append(f"{plain(machine.cpus)} CPU" + ("" if machine.cpus == 1 else "s"))
+    if machine.memory_bytes is not None:
+        words.append(binary_size(machine.memory_bytes))
+    words += [f"{machine.gpus.count(name)} × {name}" for name in dict.fromkeys(machine.gpus)]
+    return [word for word in words if word]
+
+
+def environment_words(report: Report) -> list[str]:
+    """Which torch is examined, and which interpreter's that is."""
+    python, torch = report.run.python, report.machine.torch
+    if python is None:
+        return []
+    return [f"torch {torch} ({python.why})" if torch else f"no torch ({python.why})"]
 
 
 def harmless(value: Shown) -> Shown:

@@ -65,7 +65,7 @@ MAY_IMPORT = {
     ".probes.": "torch pynvml",
     ".probing": ".guard msgspec .model .system",
     ".reports": ".model .reports.look",
-    ".reports.": "msgspec rich .model .reports.look .units",
+    ".reports.": "jinja2 msgspec rich .model .reports.look .reports.order .reports.picture .units",
     ".saved": "msgspec .model .settings",
     ".schema": "msgspec .catalogue .model",
     ".settings": "msgspec .model",

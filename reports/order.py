@@ -1,0 +1,98 @@
+"""In which order results are told, in every format: worst first, and what another finding explains right after it."""
+
+from collections.abc import Iterable, Iterator
+
+from dl_doctor.model import Finding, Level, Report, Result, Status
+
+
+def troubles(results: Iterable[Result], level: Level) -> Iterator[tuple[Result, Finding]]:
+    """Findings of a level that stand alone, each followed by those that its check explains, whatever their level.
+
+    A check's consequences come once, below the worst of its findings. A cause that is not shown itself hides nothing.
+    """
+    results = tuple(results)
+    causes = {result.id for result in results if any(map(stands_alone, result.findings))}
+    for result in results:
+        for finding in result.findings:
+            if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
+                yield result, finding
+        if level == worst_alone(result):
+            yield from consequences(results, result)
+
+
+def stands_alone(finding: Finding) -> bool:
+    """Whether it is shown by itself, and what it explains below it."""
+    return finding.level != "note" and finding.accepted is None and finding.explained_by is None
+
+
+def worst_alone(result: Result) -> Level | None:
+    """The worst level of its findings that stand alone: what they explain comes once, below those."""
+    levels = {finding.level for finding in result.findings if stands_alone(finding)}
+    return "fail" if "fail" in levels else "warn" if "warn" in levels else None
+
+
+def consequences(results: Iterable[Result], cause: Result) -> Iterator[tuple[Result, Finding]]:
+    for result in results:
+        for finding in result.findings:
+            if finding.explained_by == cause.id and finding.level != "note":
+                yield result, finding
+
+
+def accepted(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
+    return [(result, finding) for result in results for finding in result.findings if finding.accepted is not None]
+
+
+def notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
+    """What is worth knowing, of checks that found nothing worse."""
+    return [
+        (result, finding)
+        for result in results
+        for finding in result.findings
+        if finding.level == "note" and result.status == "pass"
+    ]
+
+
+def by_reason(results: Iterable[Result], status: Status) -> dict[str, list[Result]]:
+    """Results of a status that did not judge, by what they lack; those that lack the same thing are told together."""
+    lacking: dict[str, list[Result]] = {}
+    for result in results:
+        if result.status == status and result.reason:
+            lacking.setdefault(result.reason.detail, []).append(result)
+    return lacking
+
+
+def by_area(results: Iterable[Result]) -> dict[str, list[Status]]:
+    """How the checks ended in each area in which something was judged or should have been."""
+    areas: dict[str, list[Status]] = {}
+    for result in results:
+        if result.status != "not_run":
+            areas.setdefault(result.area, []).append(result.status)
+    return areas
+
+
+def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
+    """How many checks need what: `(12, "need --dataset")`."""
+    details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
+    words = [detail.replace("needs", "need", 1) if detail.startswith("needs ") else "not run" for detail in details]
+    return [(words.count(word), word) for word in dict.fromkeys(words)]
+
+
+def counts(report: Report) -> str:
+    """`1 failed, 2 warnings, 5 passed`, of what there is."""
+    summary = report.summary
+    numbers = [
+        (summary.fail, "failed"),
+        (summary.error, "could not tell"),
+        (summary.warn, "warning" if summary.warn == 1 else "warnings"),
+        (summary.passed, "passed"),
+        (summary.skip, "skipped"),
+        *not_run(report.results),
+        (summary.accepted, "accepted"),
+    ]
+    return ", ".join(f"{number} {word}" for number, word in numbers if number) or "nothing judged"
+
+
+def worst(results: Iterable[Result]) -> Result | None:
+    """The check whose page to read first; a broken plugin has no page."""
+    of_checks = [result for result in results if result.id != result.area]
+    return next((result for status in ("fail", "error", "warn") for result in of_checks if result.status == status), None)
