@@ -11,10 +11,12 @@ import click
 
 from dl_doctor import __version__, output
 from dl_doctor.commands.check import check
+from dl_doctor.commands.completion import completion
 from dl_doctor.commands.explain import explain
 from dl_doctor.commands.list import list_
 from dl_doctor.commands.render import render
 from dl_doctor.commands.schema import schema
+from dl_doctor.commands.snapshot import snapshot
 from dl_doctor.outcome import BUG, GO, INTERRUPTED, TERMINATED, of_a_run_without_report
 
 OF_THE_GROUP = ("-h", "--help", "--version")
@@ -38,7 +40,7 @@ def cli() -> None:
     """
 
 
-for command in (check, list_, explain, render, schema):
+for command in (check, list_, explain, render, snapshot, schema, completion):
     cli.add_command(command)
 
 

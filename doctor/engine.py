@@ -8,7 +8,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from typing import Any, Literal
 
 import msgspec
@@ -91,7 +91,7 @@ def examine(
     wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
     interrupted_by = asyncio.run(collection.gather(wanted, watcher, interruption))
     judged = [*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)]
-    results = explained([accepted(result, settings.accept or (), started.date()) for result in judged])
+    results = explained([accepted(result, settings.accept or (), started.date().isoformat()) for result in judged])
     facts, unavailable = collection.as_plain(saved)
     collection.see_off()
     return Report(
@@ -197,7 +197,7 @@ def with_fixes_for(finding: Finding, targets: tuple[str, ...] | None) -> Finding
     return msgspec.structs.replace(finding, fixes=kept)
 
 
-def accepted(result: Result, known: Iterable[Accepted], today: date) -> Result:
+def accepted(result: Result, known: Iterable[Accepted], today: str) -> Result:
     """Findings that the user takes as they are do not count, and stay in the report with the reason."""
     findings = tuple(
         msgspec.structs.replace(finding, accepted=reason_for(finding, result.id, known, today)) for finding in result.findings
@@ -206,7 +206,7 @@ def accepted(result: Result, known: Iterable[Accepted], today: date) -> Result:
     return msgspec.structs.replace(result, findings=findings, status=status)
 
 
-def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: date) -> str | None:
+def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: str) -> str | None:
     return next((one.reason for one in known if one.covers(check, finding, today)), None)
 
 

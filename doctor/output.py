@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dl_doctor.model import Report
-from dl_doctor.reports import FORMATS, renderer
+from dl_doctor.reports import BY_NAME, FORMATS, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.text import mount_points
 
@@ -31,10 +31,12 @@ def format_of(path: str) -> str:
     """The format that a file's ending stands for, `json` for a folder; BadOutput for another ending."""
     if is_folder(path):
         return "json"
+    if wanted := BY_NAME.get(Path(path).name):
+        return wanted
     for name, ending in FORMATS.items():
-        if path.lower().endswith(ending):
+        if ending and path.lower().endswith(ending):
             return name
-    known = ", ".join(FORMATS.values())
+    known = ", ".join(filter(None, FORMATS.values()))
     raise BadOutput(f"{path!r} ends in none of {known}, and is no folder")
 
 
@@ -112,14 +114,14 @@ def save(report: Report, path: str, look: Look) -> None:
 
     A regular file, or one that is not there yet, is written beside and renamed, so that there is never half a report; it is
     readable by its owner only, without a terminal's colours, and a link is replaced, not followed. Anything else (a
-    bind-mounted file such as /dev/termination-log, a pipe, a device) is written in place.
+    bind-mounted file, a pipe, a device), and the log that Kubernetes reads last words from, is written in place.
     """
     name = format_of(path)
     text = renderer(name)(report, replace(look, color=False))
     if is_folder(path):
         Path(path).mkdir(exist_ok=True)
         path = str(Path(path) / f"{file_name(report)}.json")
-    write_file(path, text.encode("utf-8", "backslashreplace"))
+    write_file(path, text.encode("utf-8", "backslashreplace"), in_place=name in BY_NAME.values())
 
 
 def save_each(report: Report, paths: Iterable[str], look: Look) -> None:
@@ -145,8 +147,8 @@ def variables_of(report: Report) -> dict[str, Any]:
     return variables if isinstance(variables, dict) else {}
 
 
-def write_file(path: str, content: bytes) -> None:
-    if replaceable(path):
+def write_file(path: str, content: bytes, *, in_place: bool = False) -> None:
+    if replaceable(path) and not (in_place and os.path.isfile(path) and not os.path.islink(path)):  # noqa: PTH113, PTH114
         write_beside(path, content)
     else:
         write_and_close(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOCTTY | os.O_NONBLOCK), content)

@@ -1,7 +1,6 @@
 """What the user asks for and expects."""
 
 from collections.abc import Mapping
-from datetime import date
 from typing import Annotated, Literal
 
 import msgspec
@@ -48,10 +47,11 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     subject: str | None = None
     """Such as `gpu:3`; None for all that the check finds."""
 
-    until: date | None = None
-    """The last day on which it is."""
+    until: Annotated[str, msgspec.Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")] | None = None
+    """The last day on which it is, such as `2027-01-31`."""
 
-    def covers(self, check: str, finding: Finding, today: date) -> bool:
+    def covers(self, check: str, finding: Finding, today: str) -> bool:
+        """Whether this finding of a check is meant, on a day that is written in the same way."""
         known = self.id == check and self.subject in (None, finding.subject)
         return known and finding.level != "note" and (self.until is None or today <= self.until)
 

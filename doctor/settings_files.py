@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -124,14 +125,16 @@ def own_table(path: str) -> dict[str, Any] | None:
     if PurePosixPath(path).name != PROJECT:
         return table
     tool = table.get("tool")
-    return tool.get("dl-doctor") if isinstance(tool, dict) else None
+    ours: dict[str, Any] | None = tool.get("dl-doctor") if isinstance(tool, dict) else None
+    return ours
 
 
 def table_of(path: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(content_of(path).decode("utf-8"))
+        table: dict[str, Any] = tomllib.loads(content_of(path).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSettings(f"{path} is no TOML: {error}") from None
+    return table
 
 
 def content_of(path: str) -> bytes:
@@ -179,8 +182,18 @@ def acceptance(entry: Any) -> Accepted:
     table = renamed(entry, "accept", Accepted)
     if not table.get("reason"):
         raise BadSettings(f'accept: {table.get("id", "an entry")} needs a reason: write reason = "..."')
+    if "until" in table:
+        table["until"] = day(table["until"])
     accepted: Accepted = converted(table, Accepted, "accept")
     return accepted
+
+
+def day(value: Any) -> str:
+    """A date as TOML has it, or in quotes."""
+    try:
+        return date.fromisoformat(str(value)).isoformat()
+    except ValueError:
+        raise BadSettings(f"accept: until: {value!r} is no date; write it like 2027-01-31") from None
 
 
 def listed(value: Any, place: str) -> list[Any]:

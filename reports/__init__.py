@@ -6,8 +6,11 @@ from importlib import import_module
 from dl_doctor.model import Report
 from dl_doctor.reports.look import Look
 
-FORMATS = {"text": ".txt", "json": ".json"}
+FORMATS = {"text": ".txt", "json": ".json", "junit": ".xml", "github": None}
 """Formats by name, and the ending of a file in that format. Each is rendered by the module of its name."""
+
+BY_NAME = {"termination-log": "termination"}
+"""Names of files that say what they want: where Kubernetes looks for a container's last words."""
 
 
 def renderer(name: str) -> Callable[[Report, Look], str]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from dl_doctor.model import Finding, Report
-from dl_doctor.reports.look import Look, as_lines, harmless
-from dl_doctor.reports.words import verdict_in_words
+from dl_doctor.model import Level, Report
+from dl_doctor.reports import order
+from dl_doctor.reports.lines import of_finding, verdict
+from dl_doctor.reports.look import Look, harmless
 
-COMMANDS = {"fail": "error", "warn": "warning", "note": "notice"}
+COMMANDS: dict[Level, str] = {"fail": "error", "warn": "warning", "note": "notice"}
 """GitHub's word for each level."""
 
 ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
@@ -20,16 +21,16 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (an annotation ha
 
 
 def lines(report: Report) -> Iterator[str]:
-    for level in ("fail", "warn"):
-        for result in report.results:
-            for finding in result.findings:
-                if finding.level == level and finding.accepted is None:
-                    yield command(COMMANDS[level], f"{result.id}: {finding.summary}", "\n".join(as_lines(finding)[1:]) or finding.summary)
-        if level == "fail":
-            for result in report.results:
-                if result.status == "error" and result.reason:
-                    yield command("warning", f"{result.id} could not tell", result.reason.detail)
-    yield verdict_in_words(report)
+    yield from annotations(report, "fail")
+    for detail, results in order.by_reason(report.results, "error").items():
+        yield command("warning", f"{', '.join(result.id for result in results)} could not tell", detail)
+    yield from annotations(report, "warn")
+    yield verdict(report)
+
+
+def annotations(report: Report, level: Level) -> Iterator[str]:
+    for result, finding in order.troubles(report.results, level):
+        yield command(COMMANDS[finding.level], result.id, "\n".join(of_finding(finding)))
 
 
 def command(name: str, title: str, text: str) -> str:

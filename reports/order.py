@@ -71,9 +71,10 @@ def by_area(results: Iterable[Result]) -> dict[str, list[Status]]:
 
 
 def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
-    """How many checks need what: `(12, "need --dataset")`."""
+    """How many checks need which option: `(12, "need --dataset")`. What a site expects, or not, is no news."""
     details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    words = [detail.replace("needs", "need", 1) if detail.startswith("needs ") else "not run" for detail in details]
+    words = [detail.replace("needs", "need", 1) for detail in details if detail.startswith("needs --")]
+    words += ["not run" for detail in details if not detail.startswith("needs ")]
     return [(words.count(word), word) for word in dict.fromkeys(words)]
 
 

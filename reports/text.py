@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dl_doctor.model import Finding, Fix, Report, Result, Status
-from dl_doctor.reports import order
+from dl_doctor.reports import lines, order
 from dl_doctor.reports.look import (
     SYMBOLS,
     VERDICTS,
     Look,
-    amount,
     environment_words,
     harmless,
     in_ascii,
@@ -63,6 +62,8 @@ def render(report: Report, look: Look) -> str:
 
 def parts(report: Report, look: Look) -> Iterator[Text | Table]:
     quiet, full = look.detail == "quiet", look.detail == "full"
+    if report.run.settings.get("exit_codes") == "nagios":
+        yield Text(lines.for_nagios(report), no_wrap=True, overflow="ignore")
     if not quiet:
         yield head(report)
         yield Text()
@@ -121,7 +122,7 @@ def block(result: Result, finding: Finding) -> Iterator[Text | Table]:
     title = Text(f"{SYMBOLS[level][0]} {result.id:<{ID_WIDTH}}", style=f"bold {STYLES[level]}")
     yield hanging(title, Text(finding.summary).append(owner, style="dim"))
     if finding.measured or finding.expected:
-        yield indented(evidence(finding))
+        yield indented(Text(lines.evidence(finding), style="dim"))
     why = finding.why
     if finding.explained_by:
         why += f" {SYMBOLS['fail'][0]} {finding.explained_by} explains it."
@@ -130,15 +131,6 @@ def block(result: Result, finding: Finding) -> Iterator[Text | Table]:
     for fix in finding.fixes:
         yield from remedy(fix)
     yield Text()
-
-
-def evidence(finding: Finding) -> Text:
-    words = []
-    if finding.measured:
-        words.append(f"measured {amount(finding.measured)} ({finding.measured.source})")
-    if finding.expected:
-        words.append(f"expected {amount(finding.expected, finding.relation)}")
-    return Text(", ".join(words), style="dim")
 
 
 def remedy(fix: Fix) -> Iterator[Text | Table]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes import Fakes
 
-NO_SKIPS = os.environ.get("DL_DOCTOR_NO_SKIPS") == "1"
+NO_SKIPS = os.environ.get("TESTS_NO_SKIPS") == "1"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -19,7 +19,7 @@ def pytest_runtest_makereport(
     report = yield
     if NO_SKIPS and report.skipped:
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} was skipped, and DL_DOCTOR_NO_SKIPS is set: {report.longrepr}"
+        report.longrepr = f"{item.nodeid} was skipped, and TESTS_NO_SKIPS is set: {report.longrepr}"
     return report
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-MARK = "DL_DOCTOR_TEST_MARK"
+MARK = "TEST_MARK"
 """A variable that everything which is started here inherits."""
 
 GOOD = {

@@ -8,7 +8,17 @@ from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
 from dl_doctor.commands.configuration import config_options, expected_and_accepted
-from dl_doctor.commands.options import Seconds, Size, Spec, known_names, look_of, look_options, split_names
+from dl_doctor.commands.options import (
+    Seconds,
+    Size,
+    Spec,
+    completed_ids,
+    completed_names,
+    known_names,
+    look_of,
+    look_options,
+    split_names,
+)
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
 from dl_doctor.reports import renderer
@@ -34,9 +44,19 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--runtime", type=click.Choice(RUNTIMES), help="What fixes are worded for, instead of what is detected.")
 @click.option("--python", metavar="PATH", help="The interpreter whose environment is examined.")
 @click.option("--expect-gpus", type=COUNT, metavar="N", help="Fewer GPUs than this are a failure.")
-@click.option("--require", multiple=True, metavar="ID", help="Not having been able to tell by this check is exit 3.")
-@click.option("-s", "--select", multiple=True, metavar="NAME", help="Only these checks, by id or area.")
-@click.option("-i", "--ignore", multiple=True, metavar="NAME", help="Not these checks, by id or area.")
+@click.option(
+    "--require",
+    multiple=True,
+    metavar="ID",
+    shell_complete=completed_ids,
+    help="Not having been able to tell by this check is exit 3.",
+)
+@click.option(
+    "-s", "--select", multiple=True, metavar="NAME", shell_complete=completed_names, help="Only these checks, by id or area."
+)
+@click.option(
+    "-i", "--ignore", multiple=True, metavar="NAME", shell_complete=completed_names, help="Not these checks, by id or area."
+)
 @click.option("--scope", type=click.Choice(["node", "job", "all"]),
               help="What belongs to the machine, or to this job.  [default: all; in a prolog of Slurm's, node]")  # fmt: skip
 @click.option("--profile", type=click.Choice(PROFILES), help="How far to look.  [default: default]")
@@ -56,7 +76,6 @@ def check(context: click.Context, /, **given: Any) -> None:
 
     Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
     """
-    given.pop("no_config")
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
     format_, outputs, facts, root, no_plugins = taken(given, "format_", "outputs", "facts", "root", "no_plugins").values()
     if facts and root:

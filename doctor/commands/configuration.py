@@ -26,31 +26,40 @@ OF_ONE_CALL = ("config", "no-config", "help", "facts", "root")
 
 PREFIX = "DL_DOCTOR_"
 
-FILES = "dl_doctor.settings_files"
-"""Where click's context keeps what was read."""
+GIVEN, FILES = "dl_doctor.config_options", "dl_doctor.settings_files"
+"""Where click's context keeps the two options, and what was read."""
 
 
 def config_options(command: Command) -> Command:
-    """The two options; they are read before all others."""
+    """The two options. They are eager: click takes them before all others, in whatever order they stand."""
     for option in (
-        click.option("--no-config", is_flag=True, is_eager=True, help="Read no settings file."),
-        click.option("--config", metavar="FILE", type=click.Path(), is_eager=True, expose_value=False, callback=read,
+        click.option("--no-config", is_flag=True, is_eager=True, expose_value=False, callback=taken,
+                     help="Read no settings file."),
+        click.option("--config", metavar="FILE", type=click.Path(), is_eager=True, expose_value=False, callback=taken,
                      help="Read settings from this file.  [default: dl-doctor.toml, or pyproject.toml, here]"),
     ):  # fmt: skip
         command = option(command)
     return command
 
 
-def read(context: click.Context, _: click.Parameter, named: str | None) -> None:
+def taken(context: click.Context, option: click.Parameter, value: object) -> None:
+    """Read the files when both options are known."""
+    known = context.meta.setdefault(GIVEN, {})
+    known[option.name] = value
+    if len(known) == 2:
+        read(context, **known)
+
+
+def read(context: click.Context, config: str | None, *, no_config: bool) -> None:
     """Make what the files say of options their default; the rest waits for `expected_and_accepted`."""
-    known = options_of(context.command)
-    warn_of_variables(known, os.environ)
-    if context.params.get("no_config"):
-        if named:
+    warn_of_variables(options_of(context.command), os.environ)
+    if no_config:
+        if config:
             raise click.UsageError("--config and --no-config exclude each other; give one of them.")
         return
+    known = {name: option for name, option in options_of(context.command).items() if name not in OF_ONE_CALL}
     try:
-        files = list(read_files(named, in_a_container, output.warn))
+        files = list(read_files(config, in_a_container, output.warn))
         defaults = {
             known_option(name, known, file).name: value_for(known_option(name, known, file), value, context, file)
             for file in files
@@ -70,9 +79,8 @@ def expected_and_accepted(context: click.Context, saved: Report | None) -> dict[
 
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
-    """Those that may stand in a file, by their long names without dashes."""
-    named = {parameter.opts[-1].lstrip("-"): parameter for parameter in command.params if isinstance(parameter, click.Option)}
-    return {name: option for name, option in named.items() if name not in OF_ONE_CALL}
+    """By their long names, without dashes."""
+    return {parameter.opts[-1].lstrip("-"): parameter for parameter in command.params if isinstance(parameter, click.Option)}
 
 
 def known_option(name: str, known: Mapping[str, click.Option], file: SettingsFile) -> click.Option:
@@ -85,7 +93,7 @@ def value_for(option: click.Option, value: Any, context: click.Context, file: Se
     """A value of the file as click's default for an option; BadSettings where the option would not take it."""
     name = option.opts[-1].lstrip("-")
     values = value if isinstance(value, list) and option.multiple else [value]
-    if not all(isinstance(one, bool) if option.is_flag else isinstance(one, str | int | float) for one in values):
+    if not all(isinstance(one, str | int | float) and isinstance(one, bool) == option.is_flag for one in values):
         wanted = "true or false" if option.is_flag else "a list" if option.multiple else "one value"
         raise BadSettings(f"{file.path}: {name} takes {wanted}, not {value!r}")
     default = values if option.multiple else value

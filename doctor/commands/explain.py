@@ -4,7 +4,7 @@ import click
 
 from dl_doctor import output
 from dl_doctor.catalogue import load
-from dl_doctor.commands.options import known_names
+from dl_doctor.commands.options import completed_ids, known_names
 from dl_doctor.outcome import EXIT_CODES
 
 STATUSES = {
@@ -19,7 +19,7 @@ STATUSES = {
 
 
 @click.command()
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=completed_ids)
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
 def explain(name: str, *, no_plugins: bool) -> None:
     """Print the page of a check (shm-size), a status (skip) or an exit code (3)."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from dl_doctor.catalogue import load
 from dl_doctor.output import BadOutput, format_of
 from dl_doctor.reports import FORMATS
 from dl_doctor.reports.look import Look
@@ -95,6 +96,17 @@ def look_of(*, quiet: bool, verbose: bool, color: Literal["auto", "always", "nev
         width=columns(sys.stdout),
         detail="quiet" if quiet else "full" if verbose else "normal",
     )
+
+
+def completed_ids(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    """Ids of checks, for a shell that completes."""
+    return [name for name in load(plugins=True).checks if name.startswith(begun)]
+
+
+def completed_names(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    """Ids and areas."""
+    catalogue = load(plugins=True)
+    return [name for name in (*catalogue.areas, *catalogue.checks) if name.startswith(begun)]
 
 
 def split_names(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
         (["check", "--example", "--facts", "a.json"], "a saved report's dataset is not here"),
         (["check", "--loader", "train.py:make", "--profile", "quick"], "--loader needs --profile default"),
         (["check", "-q", "-v"], "exclude each other"),
-        (["check", "--require", "fd-limit", "-i", "limits"], "it is left out by --select or --ignore"),
+        (["check", "--require", "fd-limit", "-i", "limits"], "it is left out by --select, --ignore or --scope"),
         (["check", "--timeout", "nan"], "'nan' is no number of seconds"),
         (["check", "--dataset", "train.py"], "'train.py' names no object; write it like package.module:name"),
         (["check", "--loader", ":make_loader"], "names no object"),
@@ -213,3 +213,69 @@ def test_text_that_is_not_utf8_in_the_environment_is_shown(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert report["facts"]["slurm"]["job_id"] == "7\\xff"
     assert [name.endswith(b"n\xff.json") for name in os.listdir(os.fsencode(tmp_path))] == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check", "--exit-codes", "prolog", "--num-wokers", "3"], 0),
+        (["check", "--exit-codes=nagios", "--num-wokers", "3"], 3),
+        (["check", "--exit-codes", "gate", "--num-wokers", "3"], 2),
+        (["check", "--exit-codes", "porlog"], 2),
+    ],
+)
+def test_a_wrong_command_ends_as_its_caller_understands(doctor: Any, arguments: list[str], code: int) -> None:
+    told, out, err = doctor(*arguments)
+
+    assert (told, out) == (code, "")
+    assert "See `dl-doctor check --help`" in err
+
+
+@pytest.mark.parametrize(("scope", "has", "lacks"), [("node", "gpu-visible", "shm-size"), ("job", "shm-size", "gpu-visible")])
+def test_the_scope_chooses(doctor: Any, scope: str, has: str, lacks: str) -> None:
+    _, out, _ = doctor("check", "--no-plugins", "--profile", "quick", "-f", "json", "--scope", scope)
+    report = json.loads(out)
+
+    assert report["run"]["scope"] == scope
+    assert has in {result["id"] for result in report["results"]}
+    assert lacks not in {result["id"] for result in report["results"]}
+
+
+@pytest.mark.parametrize(("context", "scope"), [("prolog_slurmd", "node"), ("epilog_slurmd", "node"), ("prolog_task", "all")])
+def test_a_prolog_is_about_the_node(doctor: Any, monkeypatch: pytest.MonkeyPatch, context: str, scope: str) -> None:
+    monkeypatch.setenv("SLURM_SCRIPT_CONTEXT", context)
+    _, out, _ = doctor("check", "--no-plugins", "--profile", "quick", "-f", "json", "-s", "runtime,gpu")
+
+    assert json.loads(out)["run"]["scope"] == scope
+
+
+def test_monitoring_reads_the_first_line(doctor: Any) -> None:
+    code, out, _ = doctor("check", "--no-plugins", "--exit-codes", "nagios", "-s", "cpu")
+
+    assert code == 0
+    assert out.splitlines()[0].startswith("DL-DOCTOR OK - ")
+    assert out.splitlines()[0].endswith("| failed=0 warnings=0 passed=1 untold=0")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(doctor: Any, shell: str) -> None:
+    code, out, err = doctor("completion", shell)
+
+    assert (code, err) == (0, "")
+    assert "_DL_DOCTOR_COMPLETE" in out
+
+
+def test_a_shell_that_completes_gets_options_and_ids() -> None:
+    """What the script of bash asks for, from the outside."""
+
+    def completed(line: str) -> list[str]:
+        words = line.split(" ")
+        asked = {"_DL_DOCTOR_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        found = subprocess.run(
+            [sys.executable, "-m", "dl_doctor"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+        )
+        return [answer.partition(",")[2] for answer in found.stdout.split()]
+
+    assert "--num-workers" in completed("dl-doctor check --num")
+    assert completed("dl-doctor check -s shm-s") == ["shm-size"]
+    assert completed("dl-doctor explain fd-l") == ["fd-limit"]

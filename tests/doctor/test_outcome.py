@@ -5,13 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor.model import NO_GPU, Reason, Result, Status
-from dl_doctor.outcome import outcome_of
+from dl_doctor.model import NO_GPU, Finding, Owner, Reason, Result, Status
+from dl_doctor.outcome import of_a_run_without_report, outcome_of
 from dl_doctor.settings import Settings
 
 
-def result(id_: str, status: Status) -> Result:
-    return Result(id=id_, area="a", scope="job", title="", status=status, seen="", reason=None, findings=(), duration_s=0.0)
+def result(id_: str, status: Status, *findings: Finding) -> Result:
+    return Result(id=id_, area="a", scope="job", title="", status=status, seen="", reason=None, findings=findings, duration_s=0.0)
+
+
+def failed(owner: Owner, **fields: Any) -> Finding:
+    return Finding(level="fail", subject="x", summary="it is broken", owner=owner, **fields)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +82,29 @@ def test_a_gpu_that_is_required_and_not_there_is_not_content() -> None:
     without = msgspec.structs.replace(result("gpu-order", "skip"), area="gpu", reason=Reason("absent", NO_GPU))
 
     assert outcome_of([without], essential=set(), settings=Settings(require=("gpu-order",))).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("results", "gate", "prolog", "nagios"),
+    [
+        ([result("a", "pass")], 0, 0, 0),
+        ([result("a", "warn")], 0, 0, 1),
+        ([result("a", "fail", failed("you"))], 1, 0, 2),  # the job's trouble drains no node
+        ([result("a", "fail", failed("admin"))], 1, 1, 2),
+        ([result("a", "fail", failed("vendor"))], 1, 1, 2),
+        ([result("a", "fail", failed("you")), result("b", "fail", failed("admin"))], 1, 1, 2),
+        ([result("a", "fail", failed("you")), result("b", "pass", failed("admin", accepted="known"))], 1, 0, 2),
+        ([result("vital", "error")], 3, 0, 3),
+        ([result("a", "skip")], 3, 0, 3),  # nothing was judged
+    ],
+)
+def test_codes_for_whoever_calls(results: list[Result], gate: int, prolog: int, nagios: int) -> None:
+    def code(exit_codes: Any) -> int:
+        return outcome_of(results, essential={"vital"}, settings=Settings(exit_codes=exit_codes)).exit_code
+
+    assert [code(mode) for mode in ("gate", "prolog", "nagios", None)] == [gate, prolog, nagios, gate]
+
+
+@pytest.mark.parametrize("code", [2, 70, 130, 143])
+def test_our_own_troubles_drain_no_node(code: int) -> None:
+    assert [of_a_run_without_report(code, mode) for mode in (None, "gate", "prolog", "nagios")] == [code, code, 0, 3]

@@ -3,8 +3,8 @@
     python loaders.py CONFIGURATIONS
 
 is run by the job's Python. It runs a loader of each, in ranks of its own, for a whole epoch, and prints a list of peaks in JSON.
-The doctor examines the same file (`--loader loaders.py:make_loader`), with one configuration in DL_DOCTOR_LAB. Nothing of pytest
-or of the doctor is imported.
+The doctor examines the same file (`--loader loaders.py:make_loader`), with one configuration in LAB_CONFIGURATION. Nothing of
+pytest or of the doctor is imported.
 """
 
 import json
@@ -83,7 +83,7 @@ class Samples(Dataset):
 
 
 def make_loader() -> DataLoader:
-    return loader_of(json.loads(os.environ["DL_DOCTOR_LAB"]))
+    return loader_of(json.loads(os.environ["LAB_CONFIGURATION"]))
 
 
 def loader_of(made: Configuration) -> DataLoader:

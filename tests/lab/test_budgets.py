@@ -76,7 +76,7 @@ def measured(torch_python: str) -> dict[str, Batches]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         for kind in dict.fromkeys(made["kind"] for made in CONFIGURATIONS):
-            patch.setenv("DL_DOCTOR_LAB", json.dumps(configuration(kind, 1, 2)))
+            patch.setenv("LAB_CONFIGURATION", json.dumps(configuration(kind, 1, 2)))
             settings = Settings(loader=f"{LOADERS}:make_loader")
             found[kind] = collected(examined, settings, python, memory)
     return found

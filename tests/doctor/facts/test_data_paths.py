@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts.data_paths import DataPath, collect, paths
+from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings
 from tests.collected import collected
 
@@ -26,7 +27,7 @@ from tests.collected import collected
     ],
 )
 def test_which_paths_are_looked_at(data: tuple[str, ...], environment: dict[str, str], found: list[Any]) -> None:
-    told = paths(data, "/w", environment)
+    told = paths(data, (), "/w", environment)
 
     assert [path for path in found if path not in told] == []
     assert len(told) == len({(role, path) for role, path, _ in told})
@@ -39,7 +40,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, *data: Path, **variables: str) -> dict
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = collected(collect, Settings(data=tuple(map(str, data))))
+    found = collected(collect, Settings(data=tuple(map(str, data))), Unavailable.not_asked("no site"))
     return {entry.said_by if entry.role != "data" else entry.path: entry for entry in found.entries}
 
 

@@ -1,13 +1,18 @@
 """A promise is a GPU that somebody named; what images bake in proves nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dl_doctor.facts import gpu_grant, slurm
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.expectation import Expectation
+from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings
 from tests.recorded import RecordedSystem
+
+NOBODY = Unavailable.not_asked("needs [expect] in a settings file")
 
 STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n", "SLURM_STEP_ID": "0"}
 
@@ -41,7 +46,7 @@ def test_promises(
     system = RecordedSystem({"files": {"/dev": {"folder": [*nodes, "null"]}}}, tmp_path)
     env = Environment(variables)
 
-    grant = gpu_grant.collect(system, env, slurm.collect(env), Settings(expect_gpus=expect))
+    grant = gpu_grant.collect(system, env, slurm.collect(env), Settings(expect_gpus=expect), NOBODY)
 
     assert (grant.promised, grant.expected) == (promised, expected)
 
@@ -50,4 +55,28 @@ def test_what_is_required_is_promised(tmp_path: Path) -> None:
     system = RecordedSystem({"files": {"/dev": {"folder": []}}}, tmp_path)
     env = Environment({})
 
-    assert gpu_grant.collect(system, env, slurm.collect(env), Settings(require=("gpu-visible",))).promised == 1
+    assert gpu_grant.collect(system, env, slurm.collect(env), Settings(require=("gpu-visible",)), NOBODY).promised == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "promised", "source"),
+    [
+        ({}, {}, 8, "[expect]"),
+        ({}, {"expect_gpus": 2}, 2, "--expect-gpus"),
+        ({**STEP, "SLURM_JOB_GPUS": "0,1"}, {}, 2, "Slurm's grant"),  # a job on a part of the node
+        ({**STEP, "SLURM_JOB_GPUS": "0,1"}, {"scope": "node"}, 8, "[expect]"),
+        ({**STEP, "SLURM_JOB_GPUS": "0,1", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd"}, {}, 8, "[expect]"),
+        ({**STEP, "SLURM_JOB_GPUS": "0,1", "SLURM_SCRIPT_CONTEXT": "prolog_task"}, {}, 2, "Slurm's grant"),  # of a job's task
+        ({"NVIDIA_VISIBLE_DEVICES": "0"}, {}, 1, "NVIDIA_VISIBLE_DEVICES"),
+    ],
+)
+def test_what_a_site_expects_is_of_the_node(
+    tmp_path: Path, variables: dict[str, str], settings: dict[str, Any], promised: int, source: str
+) -> None:
+    system = RecordedSystem({"files": {"/dev": {"folder": []}}}, tmp_path)
+    env = Environment(variables)
+    site = Expectation(gpus=8, gpu_model=None, driver=None, free_bytes={})
+
+    grant = gpu_grant.collect(system, env, slurm.collect(env), Settings(**settings), site)
+
+    assert (grant.promised, grant.source) == (promised, source)
