@@ -12,6 +12,7 @@ import click
 from dl_doctor import __version__, output
 from dl_doctor.commands.check import check
 from dl_doctor.commands.completion import completion
+from dl_doctor.commands.diff import diff
 from dl_doctor.commands.explain import explain
 from dl_doctor.commands.list import list_
 from dl_doctor.commands.render import render
@@ -40,7 +41,7 @@ def cli() -> None:
     """
 
 
-for command in (check, list_, explain, render, snapshot, schema, completion):
+for command in (check, list_, explain, render, diff, snapshot, schema, completion):
     cli.add_command(command)
 
 
