@@ -6,7 +6,7 @@ from importlib import import_module
 from dl_doctor.model import Report
 from dl_doctor.reports.look import Look
 
-FORMATS = {"text": ".txt", "json": ".json"}
+FORMATS = {"text": ".txt", "json": ".json", "html": ".html"}
 """Formats by name, and the ending of a file in that format. Each is rendered by the module of its name."""
 
 

@@ -65,7 +65,7 @@ MAY_IMPORT = {
     ".probes.": "torch pynvml",
     ".probing": ".guard msgspec .model .system",
     ".reports": ".model .reports.look",
-    ".reports.": "jinja2 msgspec rich .model .reports.look .reports.order .reports.picture .units",
+    ".reports.": "jinja2 markupsafe msgspec rich .model .reports.look .reports.order .reports.picture .units",
     ".saved": "msgspec .model .settings",
     ".schema": "msgspec .catalogue .model",
     ".settings": "msgspec .model",
