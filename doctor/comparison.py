@@ -168,8 +168,8 @@ def result_changes(
         yield ResultChange(
             id=id_,
             title=shown.title if shown else "",
-            before=old and old.status,
-            after=new and new.status,
+            before=old.status if old else None,
+            after=new.status if new else None,
             gained=gained,
             lost=lost,
             reason=new.reason.detail if new and new.reason else None,

@@ -70,13 +70,13 @@ def print_text(text: str) -> None:
 
 
 def print_json(text: str) -> None:
-    """Write to standard output, which is UTF-8 for JSON whatever it is for text."""
+    """Write to standard output, which is UTF-8 for JSON, and for pages that say so, whatever it is for text."""
     write_to(sys.stdout, text, encoding="utf-8")
 
 
 def print_report(report: Report, name: str, look: Look) -> None:
     """Write a report to standard output in the format of this name."""
-    (print_json if name == "json" else print_text)(renderer(name)(report, look))
+    (print_text if name == "text" else print_json)(renderer(name)(report, look))
 
 
 def warn(text: str) -> None:

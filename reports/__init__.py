@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from dl_doctor.comparison import Comparison
 from dl_doctor.model import Report
 from dl_doctor.reports.look import Look
 
-FORMATS = {"text": ".txt", "json": ".json", "junit": ".xml", "github": None}
+FORMATS = {"text": ".txt", "json": ".json", "html": ".html", "junit": ".xml", "github": None}
 """Formats by name, and the ending of a file in that format. Each is rendered by the module of its name."""
 
 BY_NAME = {"termination-log": "termination"}
@@ -17,10 +16,4 @@ BY_NAME = {"termination-log": "termination"}
 def renderer(name: str) -> Callable[[Report, Look], str]:
     """The `render` of a format; what it needs is imported only now."""
     render: Callable[[Report, Look], str] = import_module(f"dl_doctor.reports.{name}").render
-    return render
-
-
-def diff_renderer(name: str) -> Callable[[Comparison, Look], str]:
-    """The same for what differs between two reports."""
-    render: Callable[[Comparison, Look], str] = import_module(f"dl_doctor.reports.diff.{name}").render
     return render

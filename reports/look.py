@@ -1,12 +1,13 @@
 """How a report is shown: what the terminal can carry, and how much the reader wants; and words that formats share."""
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from dl_doctor.model import Machine, Quantity, Relation, Report, Status
+from dl_doctor.model import Machine, Quantity, Relation, Report, Risk, Status
 from dl_doctor.units import binary_size, plain
 
 Shown = TypeVar("Shown")
@@ -46,6 +47,8 @@ SYMBOLS: dict[Status, tuple[str, str]] = {
     "not_run": (" ", "not run"),
 }
 """Symbol and word of each status."""
+
+RISKS: dict[Risk, str] = {"safe": "", "disruptive": "disturbs what runs", "needs-root": "needs root"}
 
 VERDICTS = {"go": "go", "stop": "do not start here", "unknown": "could not tell"}
 
@@ -87,6 +90,40 @@ def environment_words(report: Report) -> list[str]:
     if python is None:
         return []
     return [f"torch {torch} ({python.why})" if torch else f"no torch ({python.why})"]
+
+
+def machine_facts(report: Report) -> list[tuple[str, str]]:
+    """The machine as a table: what, and how much of it; nothing that is not known."""
+    machine, python = report.machine, report.run.python
+    gpus = [f"{machine.gpus.count(name)} × {name}" for name in dict.fromkeys(machine.gpus)]
+    rows = [
+        ("Host", machine.hostname),
+        ("Operating system", machine.os),
+        ("Kernel", machine.kernel),
+        ("Runtime", machine.runtime),
+        ("Platform", machine.platform),
+        ("Scheduler", machine.scheduler),
+        ("Control groups", machine.cgroup),
+        ("CPUs for this job", None if machine.cpus is None else plain(machine.cpus)),
+        ("Memory for this job", None if machine.memory_bytes is None else binary_size(machine.memory_bytes)),
+        ("GPUs", ", ".join(gpus)),
+        ("PyTorch", machine.torch),
+        ("Python", f"{python.path} ({python.why})" if python else None),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def asked(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was said on the command line, as options and their values."""
+    return [(f"--{name.removesuffix('_s').replace('_', '-')}", said(name, value)) for name, value in settings.items()]
+
+
+def said(name: str, value: Any) -> str:
+    if name.endswith("_bytes") and isinstance(value, int):
+        return binary_size(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def harmless(value: Shown) -> Shown:

@@ -37,7 +37,10 @@ def test_every_folder_with_python_is_a_package_of_the_list() -> None:
 def test_the_wheel_holds_our_modules_and_nothing_else(installed: Installed) -> None:
     folders = [ROOT / shipped for shipped in SHIPPED]
     shipped = {
-        file.relative_to(ROOT).as_posix() for folder in folders for kind in ("*.py", "*.png") for file in folder.rglob(kind)
+        file.relative_to(ROOT).as_posix()
+        for folder in folders
+        for kind in ("*.py", "*.png", "*.j2", "*.css")
+        for file in folder.rglob(kind)
     }
     held = set(ZipFile(installed.wheel).namelist())
     metadata = {name for name in held if name.startswith(f"dl_doctor-{__version__}.dist-info/")}
@@ -72,7 +75,7 @@ def test_help_waits_for_no_renderer(installed: Installed) -> None:
     assert found.stdout.splitlines()[-1] == "set()"
 
 
-DEPENDENCIES = ("click", "msgspec", "psutil", "rich")
+DEPENDENCIES = ("click", "jinja2", "msgspec", "psutil", "rich")
 
 STANDARD_LIBRARY = str(Path(json.__file__).parents[1])
 

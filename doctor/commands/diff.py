@@ -8,10 +8,8 @@ from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.commands.options import look_of
 from dl_doctor.comparison import compare
-from dl_doctor.reports import diff_renderer
+from dl_doctor.reports.diff import FORMATS, renderer
 from dl_doctor.saved import BadReport, load_report
-
-FORMATS = ("text", "json", "html")
 
 
 @click.command()
@@ -21,7 +19,7 @@ FORMATS = ("text", "json", "html")
 @click.option("-v", "--verbose", is_flag=True, help="All values that differ, also of long facts.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="No symbols beyond ASCII.")
 @click.pass_context
-def diff(context: click.Context, a: str, b: str, format_: str, **given: Any) -> None:
+def diff(context: click.Context, /, a: str, b: str, format_: str, **given: Any) -> None:
     """Tell what differs between two JSON reports: it works on A, and fails on B.
 
     Exits 0 where nothing does but times, 1 where something does.
@@ -35,6 +33,6 @@ def diff(context: click.Context, a: str, b: str, format_: str, **given: Any) -> 
     needs = {check.id: [catalogue.names[need.fact] for need in check.needs.values()] for check in catalogue.checks.values()}
     comparison = compare(*reports, (a, b), needs)
     look = look_of(quiet=False, color="never", **given)
-    text = diff_renderer(format_)(comparison, look)
+    text = renderer(format_)(comparison, look)
     (output.print_json if format_ == "json" else output.print_text)(text)
     context.exit(0 if comparison.same else 1)

@@ -37,7 +37,14 @@ def of_fact(change: FactChange) -> str:
     """`2.8.0 → 2.9.1`; of an entry of a list only whether it is there."""
     if change.on_one_side:
         return "in A only" if change.before else "in B only"
-    return f"{value(change.path, change.before)} → {value(change.path, change.after)}"
+    return " → ".join(sides(change))
+
+
+def sides(change: FactChange) -> tuple[str, str]:
+    """The value in A and in B."""
+    if change.on_one_side:
+        return ("yes", "–") if change.before else ("–", "yes")
+    return value(change.path, change.before), value(change.path, change.after)
 
 
 def value(path: str, known: Plain) -> str:

@@ -14,7 +14,7 @@ from dl_doctor import cli
 from dl_doctor.comparison import Comparison, changes, compare
 from dl_doctor.facts import COLLECTORS
 from dl_doctor.model import Finding, Report
-from dl_doctor.reports import diff_renderer, renderer
+from dl_doctor.reports import diff, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
 from tests.recorded import NAMES, examine_recorded, read
@@ -138,7 +138,7 @@ def test_golden(recorded: Any, golden: Any, form: str) -> None:
     """Read it whole: it is what a user sees."""
     found = compared(recorded("gpu-two-h100"), recorded("gpu-driver-470"))
     sides = [msgspec.structs.replace(side, started_at="2026-11-30T12:00:00.000Z") for side in (found.a, found.b)]
-    text = diff_renderer(form)(msgspec.structs.replace(found, a=sides[0], b=sides[1]), Look())
+    text = diff.renderer(form)(msgspec.structs.replace(found, a=sides[0], b=sides[1]), Look())
 
     assert text == golden(f"gpu-two-h100-and-gpu-driver-470.{form.replace('text', 'txt')}", text)
 

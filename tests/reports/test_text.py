@@ -6,32 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dl_doctor.model import Finding, Fix, Python, Quantity, Reason, Report, Result, Tool
-from dl_doctor.outcome import outcome_of
+from dl_doctor.model import Finding, Fix, Python, Quantity, Reason, Report, Tool
 from dl_doctor.reports.look import Look, amount, printable
 from dl_doctor.reports.text import render
-from dl_doctor.settings import Settings
-from tests.recorded import examine_recorded, read
-
-
-@pytest.fixture(scope="session")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    machine, _ = read("docker-v1")
-    settings = Settings(num_workers=8, batch_bytes=24 << 20)
-    report = examine_recorded(machine, tmp_path_factory.mktemp("machine"), settings)
-    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, duration_s=0.02))
-
-
-def result(id_: str, status: Any, *findings: Finding, reason: Reason | None = None) -> Result:
-    return Result(
-        id=id_, area="a", scope="job", title=id_, status=status, seen=f"saw {id_}", reason=reason, findings=findings,
-        duration_s=0.001,
-    )  # fmt: skip
-
-
-def with_results(report: Report, *results: Result) -> Report:
-    verdict = outcome_of(results, essential=set(), settings=Settings())
-    return msgspec.structs.replace(report, results=results, verdict=verdict)
+from tests.made import result, with_results
 
 
 def finding(level: Any = "fail", **fields: Any) -> Finding:
