@@ -40,7 +40,7 @@ SOURCES = {name_of(file): file for folder in SHIPPED for file in sorted((ROOT / 
 ANYTHING = "anything"
 
 MAY_IMPORT = {
-    # a module, or with a dot behind it the modules of a folder, the innermost first: what it may import besides the standard library
+    # a module, or with a dot behind it the modules of a folder (the innermost counts): what it may import of others than Python
     ".": ".calling .model",
     ".__main__": ".cli",
     ".calling": "msgspec click .catalogue .commands .engine .forking .model .reports .settings .system .watching",
