@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from dl_doctor import catalogue
+from dl_doctor.commands.list import as_pages
 from dl_doctor.schema import schema_of
 from tests.installed import Installed, installed_once, run
 
@@ -60,8 +61,26 @@ def test_the_shipped_schema_is_the_one_of_the_structs() -> None:
     assert shipped == today
 
 
+def test_the_pages_of_checks_are_those_of_today(request: pytest.FixtureRequest) -> None:
+    """`dl-doctor list --no-plugins -f markdown > docs/checks.md`, or `--refresh`, writes them anew."""
+    today, shipped = as_pages(catalogue.load(plugins=False)), PROJECT / "docs/checks.md"
+    if request.config.getoption("--refresh"):
+        shipped.write_text(today, encoding="utf-8")
+
+    assert shipped.read_text(encoding="utf-8") == today
+
+
 def test_links_lead_somewhere() -> None:
     for document in (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))):
         for part in document.read_text().split("](")[1:]:
-            target = part.partition(")")[0]
-            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+            target, _, anchor = part.partition(")")[0].partition("#")
+            there = (document.parent / target).resolve() if target else document
+            assert target.startswith("https://") or there.exists(), f"{document.name}: {target}"
+            if anchor and there.suffix == ".md":
+                assert anchor in anchors_of(there.read_text(encoding="utf-8")), f"{document.name}: {target}#{anchor}"
+
+
+def anchors_of(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
