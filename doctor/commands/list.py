@@ -13,7 +13,7 @@ from dl_doctor.catalogue import Catalogue, load
 @click.option("-f", "--format", "format_", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
 def list_(format_: Literal["text", "json", "markdown"], *, no_plugins: bool) -> None:
-    """List the checks: id, area, scope, profile, origin and title; as JSON also the facts that each needs, as Markdown their pages."""
+    """List the checks: id, area, scope, profile, origin and title; as JSON also the facts of each, as Markdown their pages."""
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
     if format_ == "json":
