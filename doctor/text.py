@@ -53,3 +53,28 @@ def mount_points(mountinfo: bytes) -> frozenset[bytes]:
 
 MOST_CPUS = 1 << 16
 """Linux' own limit is 8192 (NR_CPUS); a list beyond this one is damaged, and not worth the memory."""
+
+FRAME = re.compile(r'File "(.+?)", line (\d+)')
+"""A line of a traceback."""
+
+NOT_OF_THE_JOB = re.compile(r"site-packages|dist-packages|/lib/python3|/dl_doctor/|/doctor/probes/|^<")
+"""In the path of a frame's file: packages, the standard library, our probes."""
+
+
+def place_in(trace: str) -> str | None:
+    """`/job/train.py:30`, the innermost line of a traceback that is of the job's own code; else the innermost one."""
+    frames = [(match[1], match[2]) for match in FRAME.finditer(trace)]
+    own = [frame for frame in frames if not NOT_OF_THE_JOB.search(frame[0])]
+    return ":".join((own or frames)[-1]) if frames else None
+
+
+LONGEST, KEPT_AT_THE_END = 600, 200
+"""Characters of a text that is shown, and how many of them are its last where it is longer: what an exception says ends there."""
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a text that nobody would read whole, and how much is left out between them."""
+    if len(text) <= LONGEST:
+        return text
+    begin = text[: LONGEST - KEPT_AT_THE_END]
+    return f"{begin} [... {len(text) - LONGEST:,} characters ...] {text[-KEPT_AT_THE_END:]}"

@@ -56,6 +56,12 @@ def count(number: float, noun: str) -> str:
     return f"{plain(number)} {noun}" if number == 1 else f"{plain(number)} {noun}s"
 
 
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`, `38th`."""
+    teens = 10 <= number % 100 < 20
+    return f"{number:,}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def round_up(size: int) -> int:
     """A size that people would write, at least `size` bytes: a power of two up to 1 GiB, whole GiB beyond."""
     if size > GIB:

@@ -1,8 +1,10 @@
 """Datasets that are broken in one way each, and healthy ones beside them: examined in the job's Python, never imported here."""
 
+import contextlib
 import itertools
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator
 
@@ -243,6 +245,28 @@ def counter() -> DataLoader:
     return draws(lambda rng: next(counts))
 
 
+def waits() -> DataLoader:
+    """For a lock that nobody gives back, and again where somebody interrupts it."""
+    lock = threading.Lock()
+    lock.acquire()
+
+    def make(index: int) -> int:
+        for _ in range(2):
+            with contextlib.suppress(Exception):
+                lock.acquire()
+        return index
+
+    return loader_of(make)
+
+
+def computes() -> DataLoader:
+    def make(index: int) -> int:
+        while True:
+            index += 1
+
+    return loader_of(make)
+
+
 class Lines(IterableDataset):
     def __init__(self, length: int | None, *, share: bool = False, step: int = 1) -> None:
         self.length, self.share, self.step = length, share, step
@@ -264,6 +288,25 @@ def all_in_each() -> DataLoader:
 
 def all_of_few() -> DataLoader:
     return iterable(Lines(5))
+
+
+class OfTheLast(IterableDataset):
+    """All items fall to the last worker."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __iter__(self) -> Iterator[object]:
+        info = get_worker_info()
+        return iter(range(self.length if info.id == info.num_workers - 1 else 0))
+
+
+def no_items() -> DataLoader:
+    return iterable(OfTheLast(0))
+
+
+def items_of_the_last() -> DataLoader:
+    return iterable(OfTheLast(3))
 
 
 def shared_out() -> DataLoader:

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from dl_doctor.facts import Loader, MemoryBudget, Target, loader
+from dl_doctor.contract import needs_of
+from dl_doctor.facts import Allowance, Loader, Target, loader
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB
 from tests.collected import collected
-from tests.facts import memory_budget, target
+from tests.facts import UNKNOWN, allowance, examination, readable, start_methods, target
 
 DATASETS = Path(__file__).with_name("datasets.py")
 
@@ -17,11 +18,19 @@ DATASETS = Path(__file__).with_name("datasets.py")
 def examined(torch_python: str, name: str, *collects: Any, headroom: int = 8 * GIB, **settings: Any) -> list[Any]:
     """The loader of this name, and what each of these collectors says of it."""
 
-    async def all_of_them(probes: Probes, said: Settings, python: Target, memory: MemoryBudget | Unavailable) -> list[Any]:
-        made = await loader.collect(probes, said, python, memory)
+    async def all_of_them(probes: Probes, said: Settings, python: Target, allowed: Allowance) -> list[Any]:
+        made = await loader.collect(probes, said, python, allowed)
         assert isinstance(made, Loader), made
         assert made.made, made
-        return [made, *[await collect(probes, said, made) for collect in collects]]
+        known = (probes, said, made, readable(made, **settings), examination(made, **settings), start_methods(), UNKNOWN)
+        return [made, *[await collect(**arguments(collect, known)) for collect in collects]]
 
     said = Settings(loader=f"{DATASETS}:{name}", **settings)
-    return collected(all_of_them, said, target(path=torch_python), memory_budget(headroom))  # type: ignore[no-any-return]
+    return collected(all_of_them, said, target(path=torch_python), allowance(headroom))  # type: ignore[no-any-return]
+
+
+def arguments(collect: Any, known: tuple[object, ...]) -> dict[str, object]:
+    """Of a collector, by its annotations; what is not among these is unknown."""
+    return {
+        name: next(one for one in known if isinstance(one, need.fact | Unavailable)) for name, need in needs_of(collect).items()
+    }

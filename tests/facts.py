@@ -5,11 +5,14 @@ from typing import Any
 import msgspec
 
 from dl_doctor.facts import (
+    Allowance,
     Batches,
     CpuBudget,
     DataPaths,
     DatasetObjects,
+    DatasetSamples,
     DatasetTrip,
+    Examination,
     GpuAccess,
     GpuGrant,
     GpuLibraries,
@@ -22,6 +25,7 @@ from dl_doctor.facts import (
     Nvml,
     PinnedMemory,
     Ranks,
+    ReadableDataset,
     Runtime,
     SharedMemory,
     SharedMemoryUse,
@@ -39,9 +43,11 @@ from dl_doctor.facts import (
     WorkerMemory,
     WorkerRoundtrip,
 )
+from dl_doctor.facts import examination as examining
 from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
 from dl_doctor.facts.data_paths import DataPath
+from dl_doctor.facts.dataset_samples import Reading as SampleReading
 from dl_doctor.facts.dataset_trip import DatasetTravel
 from dl_doctor.facts.disks import Disk, Place
 from dl_doctor.facts.environment import Environment
@@ -52,6 +58,7 @@ from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
+from dl_doctor.facts.trouble import Trouble
 from dl_doctor.facts.worker_memory import Pages, Reading
 from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
@@ -427,6 +434,36 @@ def loader(arguments: LoaderArguments | None = None, **fields: Any) -> Loader:
         "arguments": arguments,
     }
     return Loader(**{**known, **fields})
+
+
+UNKNOWN = Unavailable.not_asked("a test")
+
+
+def allowance(headroom: int = 8 * GIB) -> Allowance:
+    return Allowance(headroom // 4)
+
+
+def examination(made: Loader | None = None, **settings: Any) -> Examination:
+    """Of this loader, as the collector makes it."""
+    given: Any = examining.collect(Settings(**settings), made or loader(), start_methods())
+    return given  # type: ignore[no-any-return]
+
+
+def readable(made: Loader | None = None, **settings: Any) -> ReadableDataset:
+    """The same of a dataset whose samples came."""
+    return ReadableDataset(**msgspec.structs.asdict(examination(made, **settings)))
+
+
+def dataset_samples(**fields: Any) -> DatasetSamples:
+    """Two samples of 10 ms each."""
+    readings = tuple(SampleReading(index=str(index), took_s=0.01, bytes=100) for index in range(2))
+    return DatasetSamples(**{"ended": ANSWERED, "allowed_bytes": GIB, "readings": readings, **fields})
+
+
+def trouble(error: str = "FileNotFoundError: /data/17.png", stage: Any = "read", **fields: Any) -> Trouble:
+    """What line 30 of /job/data.py raised for sample 17."""
+    trace = '  File "/probes/dataset_samples.py", line 3, in run\n  File "/job/data.py", line 30, in __getitem__\n'
+    return Trouble(**{"stage": stage, "indices": ("17",), "error": error, "trace": trace, **fields})
 
 
 def dataset_trip(method: str = "fork", ended: Ended = ANSWERED, **fields: Any) -> DatasetTrip:

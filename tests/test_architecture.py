@@ -46,7 +46,7 @@ MAY_IMPORT = {
     ".calling": "msgspec click .catalogue .commands .engine .forking .model .reports .settings .system .watching",
     ".catalogue": "msgspec .checks .contract .facts .model .probing .settings .system",
     ".checks": ".checks",
-    ".checks.": ".contract .facts .fixes .model .units",
+    ".checks.": ".contract .facts .fixes .model .text .units",
     ".cli": ANYTHING,
     ".commands.": ANYTHING,
     ".collecting": "msgspec .catalogue .contract .model .probing .settings .system .text .watching",

@@ -15,7 +15,7 @@ from dl_doctor.facts.process_budget import ProcessLimit
 from dl_doctor.model import Unavailable
 from dl_doctor.units import GIB, MIB
 from tests.examined import examined
-from tests.facts import cpu_budget, limits, loader_plan, memory_budget, runtime, shared_memory
+from tests.facts import UNKNOWN, cpu_budget, limits, loader_plan, memory_budget, runtime, shared_memory
 
 NO_GROUPS = Unavailable.absent("no control groups")
 
@@ -80,7 +80,7 @@ def test_pytorch_pytorch_11201(torch_python: str, name: str, soft: int, status: 
 def test_pytorch_pytorch_5059(torch_python: str, name: str, subject: str | None) -> None:
     """Every worker draws the same augmentations (B047)."""
     made, draws = examined(torch_python, name, worker_draws.collect)
-    findings = dataset_random.CHECK.judge(draws, made, loader_plan(loader=made)).findings
+    findings = dataset_random.CHECK.judge(draws, made, loader_plan(loader=made), UNKNOWN).findings
 
     assert [finding.subject for finding in findings if finding.level == "warn"] == ([subject] if subject else [])
 
@@ -106,8 +106,8 @@ def test_milesial_pytorch_unet_285(torch_python: str, name: str, status: str) ->
 
 def test_pytorch_pytorch_7238(torch_python: str) -> None:
     """Which of the images is damaged?"""
-    _, found = examined(torch_python, "one_damaged", dataset_samples.collect)
-    (finding,) = dataset_sample.CHECK.judge(found, Unavailable.not_asked("a test")).findings
+    made, found = examined(torch_python, "one_damaged", dataset_samples.collect)
+    (finding,) = dataset_sample.CHECK.judge(found, made, UNKNOWN).findings
 
     assert (finding.level, finding.subject) == ("fail", "dataset[17]")
     assert "/data/17.png" in finding.summary
@@ -118,4 +118,4 @@ def test_huggingface_datasets_3423(torch_python: str, name: str, subjects: list[
     """Streamed data comes once for each worker."""
     made, draws = examined(torch_python, name, worker_draws.collect)
 
-    assert [f.subject for f in iterable_sharding.CHECK.judge(draws, made, loader_plan(loader=made)).findings] == subjects
+    assert [f.subject for f in iterable_sharding.CHECK.judge(draws, made, loader_plan(loader=made), UNKNOWN).findings] == subjects

@@ -1,8 +1,9 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import Batches, LoaderPlan
-from dl_doctor.facts.batches import Trouble
-from dl_doctor.model import Finding, Fix, Verdict
-from dl_doctor.units import binary_size, count
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble
+from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.text import place_in
+from dl_doctor.units import binary_size, count, plain
 
 
 def dataset_collate(batches: Batches, plan: LoaderPlan) -> Verdict:
@@ -10,17 +11,18 @@ def dataset_collate(batches: Batches, plan: LoaderPlan) -> Verdict:
 
     ## What it checks
     Up to 8 batches are made as a worker would make them: of the samples that the loader's own sampler gives, else of indices
-    drawn at random, by its collate_fn, else by torch's. Then it is told what one takes of shared memory (B), and how many
-    storages it consists of (T).
+    drawn at random, by its collate_fn, else by torch's. Then it is told what one takes of shared memory, and how many tensors
+    with storages of their own it consists of.
 
     ## Why it matters
     Images of different sizes cannot be stacked, and None cannot be a part of a batch: the epoch ends at the first batch that
-    meets such a sample. B and T decide how much shared memory and how many descriptors the loader needs.
+    meets such a sample. A batch's bytes decide how much shared memory the loader needs, and its tensors how many descriptors.
 
     ## How it decides
     An exception of collate_fn fails, with the first two samples that differ; and so does a batch that cannot be sent to
-    another process, unless there are no workers. B counts every storage whole, in pages of 4 KiB, however little of it a tensor
-    shows, and is that of the largest batch. What is no tensor of torch travels through a pipe, and not through shared memory.
+    another process, unless there are no workers; and so does one that is not ready after 20 s because making it of its samples
+    waits. Every storage counts whole, in pages of 4 KiB, however little of it a tensor shows; the largest batch counts. What is
+    no tensor of torch travels through a pipe, and not through shared memory.
 
     For example, a sample of 3 x 480 x 640 beside one of 3 x 480 x 639 fails.
 
@@ -34,35 +36,50 @@ def dataset_collate(batches: Batches, plan: LoaderPlan) -> Verdict:
     milesial/Pytorch-UNet#285, open-edge-platform/anomalib#1862, pytorch/pytorch#116558,
     docs.pytorch.org/docs/stable/data.html#working-with-collate-fn
     """
-    trouble = batches.trouble
+    broken = first_failure(batches, plan)
+    if broken:
+        return Verdict(told(batches), [broken])
+    return untold(batches) or Verdict(told(batches))
+
+
+def first_failure(batches: Batches, plan: LoaderPlan) -> Finding | None:
+    trouble, ended = batches.trouble, batches.ended
+    if trouble and trouble.late:
+        return waits(trouble) if batches.stuck_at_collate else None
     if trouble and trouble.stage == "collate" and not trouble.out_of_memory:
-        return Verdict(told(batches), [unlike(trouble)])
+        return unlike(trouble)
     if trouble and trouble.stage == "hand over":
-        return Verdict(told(batches), [not_sent(trouble, plan)])
+        return not_sent(trouble, plan)
+    if ended.how in ("killed", "exited") and (ended.step or "").startswith(("collate", "pickle")):
+        return died(ended.in_words)
+    return None
+
+
+def untold(batches: Batches) -> Verdict | None:
+    """Why what was made says nothing of the batches of the job."""
+    trouble, limit = batches.trouble, binary_size(batches.allowed_bytes)
     if batches.predicted_bytes is not None:
-        size, limit = binary_size(batches.predicted_bytes), binary_size(batches.allowed_bytes)
         return Verdict.unknown(
-            f"a batch takes about {size} by its first sample: two such are more than the {limit} of memory that may be taken here"
+            f"a batch takes about {binary_size(batches.predicted_bytes)} by its first sample: two such are more than the {limit} "
+            "of memory that may be taken here"
         )
     if batches.out_of_memory:
-        limit = binary_size(batches.allowed_bytes)
         return Verdict.unknown(f"making a batch takes more memory than the {limit} that an examination may take here")
+    if trouble and trouble.late:
+        doing = "reading its samples" if trouble.stage == "read" else "making it of its samples"
+        used = f"{doing} used {plain(trouble.cpu_s or 0)} s of CPU"
+        return Verdict.unknown(f"a batch was not ready within {plain(PATIENCE_S)} s, in which {used}")
     if trouble:
-        return Verdict.unknown(f"sample {', '.join(trouble.indices)} could not be read: see dataset-sample")
-    ended = batches.ended
-    if ended.how in ("killed", "exited") and (ended.step or "").startswith(("collate", "pickle")):
-        return Verdict(f"the process that makes batches {ended.in_words}", [died(ended.in_words)])
-    if ended.how != "answered":
-        return Verdict.unknown(f"the process that makes batches {ended.in_words}")
-    if not batches.made:
-        return Verdict.unknown("the dataset or its sampler gave no batch")
-    return Verdict(told(batches))
+        return Verdict.skip("samples of a batch cannot be read: see dataset-sample")
+    if batches.ended.how != "answered":
+        return Verdict.unknown(f"the process that makes batches {batches.ended.in_words}")
+    return None if batches.made else Verdict.unknown("the loader's sampler gave no batch: see loader-options")
 
 
 def told(batches: Batches) -> str:
     if not batches.made:
         return "no batch could be made"
-    shared = f"{binary_size(batches.batch_bytes or 0)} of shared memory (B) in {count(batches.tensors or 0, 'tensor')} (T)"
+    shared = f"{binary_size(batches.batch_bytes or 0)} of shared memory in {count(batches.tensors or 0, 'tensor')}"
     return (
         f"{batches.made} batches of up to {count(batches.samples or 0, 'sample')}: {shared}, "
         f"{binary_size(batches.pipe_bytes or 0)} through a pipe"
@@ -85,6 +102,19 @@ def unlike(trouble: Trouble) -> Finding:
             Fix("Make them alike in the dataset: crop, resize or pad"),
             Fix("Or give a function that does", ("DataLoader(..., collate_fn=pad_to_the_largest)",)),
         ),
+    )
+
+
+def waits(trouble: Trouble) -> Finding:
+    place = place_in(trouble.trace)
+    return Finding(
+        level="fail",
+        subject="collate_fn",
+        summary=f"A batch is never ready: after {plain(PATIENCE_S)} s making it of its samples still waits"
+        + (f" at {place}" if place else ""),
+        measured=Quantity(round(trouble.cpu_s or 0, 2), "s", f"CPU that it used in {plain(PATIENCE_S)} s"),
+        why="A loader waits for it as long: the epoch never begins.",
+        fixes=(Fix("Do not wait in collate_fn for what only the main process has: a lock, a thread, a connection"),),
     )
 
 

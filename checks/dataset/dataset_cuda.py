@@ -1,9 +1,15 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DatasetObjects, LoaderPlan, StartMethods, WorkerCuda
+from dl_doctor.facts import DatasetObjects, DatasetSamples, LoaderPlan, StartMethods, WorkerCuda
 from dl_doctor.model import Finding, Fix, Level, Unavailable, Verdict
 
 
-def dataset_cuda(objects: DatasetObjects, use: WorkerCuda | Unavailable, methods: StartMethods, plan: LoaderPlan) -> Verdict:
+def dataset_cuda(
+    objects: DatasetObjects,
+    use: WorkerCuda | Unavailable,
+    methods: StartMethods,
+    plan: LoaderPlan,
+    samples: DatasetSamples | Unavailable,
+) -> Verdict:
     """Workers leave CUDA to the main process
 
     ## What it checks
@@ -39,6 +45,8 @@ def dataset_cuda(objects: DatasetObjects, use: WorkerCuda | Unavailable, methods
         return Verdict("what samples use is not known", findings, Verdict.lacking("worker_cuda", use).reason)
     if use.used_at:
         findings.append(used(use.used_at, method))
+    if use.ended.how != "answered" and isinstance(samples, DatasetSamples) and samples.obstacle and not findings:
+        return Verdict.skip(f"{samples.obstacle}: see dataset-sample")
     if use.ended.how != "answered":
         return Verdict("", findings, Verdict.unknown(f"making a sample {use.ended.in_words}").reason)
     seen = "a sample was made without CUDA" if not use.used_at else f"a sample uses CUDA at {use.used_at}"

@@ -1,9 +1,9 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import Loader, LoaderPlan, WorkerDraws
-from dl_doctor.model import Finding, Fix, Verdict
+from dl_doctor.facts import DatasetSamples, Loader, LoaderPlan, WorkerDraws
+from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 
 
-def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> Verdict:
+def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samples: DatasetSamples | Unavailable) -> Verdict:
     """Workers draw different random numbers
 
     ## What it checks
@@ -32,6 +32,8 @@ def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> Verd
     """
     if loader.kind == "iterable":
         return Verdict.skip("an iterable dataset has no indices: see iterable-sharding")
+    if not draws.answered and isinstance(samples, DatasetSamples) and samples.trouble:
+        return Verdict.skip("a sample cannot be read: see dataset-sample")
     if not draws.answered:
         ended = next(worker.ended for worker in draws.workers if worker.ended.how != "answered")
         return Verdict.unknown(f"a process that draws samples {ended.in_words}")

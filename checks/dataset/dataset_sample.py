@@ -1,15 +1,16 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import Batches, DatasetSamples
-from dl_doctor.facts.batches import Trouble
+from dl_doctor.facts import Batches, DatasetSamples, Loader
 from dl_doctor.facts.dataset_samples import Reading
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble
 from dl_doctor.model import Ended, Finding, Fix, Quantity, Unavailable, Verdict
-from dl_doctor.units import binary_size, plain
+from dl_doctor.text import place_in
+from dl_doctor.units import binary_size, ordinal, plain
 
 SPREAD, SPREAD_S = 5, 0.01
 """Times the median that the slowest twentieth takes, and no less than that, to be worth a word. Proposal."""
 
 
-def dataset_sample(samples: DatasetSamples, batches: Batches | Unavailable) -> Verdict:
+def dataset_sample(samples: DatasetSamples, loader: Loader, batches: Batches | Unavailable) -> Verdict:
     """Samples of the dataset can be read
 
     ## What it checks
@@ -22,9 +23,12 @@ def dataset_sample(samples: DatasetSamples, batches: Batches | Unavailable) -> V
     samples that the GPU wants, is what the workers have to do.
 
     ## How it decides
-    An exception fails, and so does a process that dies; the index is named. One that has not come back after 30 s is an error,
-    with the index that it reads. What takes more memory than an examination may is stopped, and is an error, too. A slowest
-    twentieth of more than five times the median is a note.
+    An exception fails, and so do a process that dies and an iterable dataset that gives nothing; the index is named, of an
+    iterable dataset the place in its order. A sample that has not come after 20 s fails where reading it waits (less than 2 s of
+    CPU in that time), with the line that waits; where it computes, that is an error. What takes more memory than an examination
+    may is stopped, and is an error, too. Other checks that would read samples do not run then. Where workers are not forked, and
+    something is alive that a fork breaks, such as a thread, what hangs or dies here proves nothing: `smoke-load` decides. A
+    slowest twentieth of more than five times the median is a note.
 
     For example, sample 17 that raises "FileNotFoundError: /data/17.png" fails.
 
@@ -39,18 +43,26 @@ def dataset_sample(samples: DatasetSamples, batches: Batches | Unavailable) -> V
     pytorch/pytorch#1137, pytorch/pytorch#7238
     """
     ended = samples.ended
-    broken = [*first_exception(samples), *in_a_batch(samples, batches)]
+    if loader.length == 0:
+        return Verdict.skip("the dataset has no samples: see dataset-loads")
+    if not samples.like_the_job and (samples.late or ended.how in ("killed", "exited")):
+        return Verdict.skip(
+            f"{what_happened(samples, loader)}; workers of this job are not forked, and may do better: see smoke-load"
+        )
+    broken = [*first_trouble(samples, loader), *in_a_batch(samples, loader, batches)]
     if broken:
         return Verdict(told(samples), broken)
     if samples.out_of_memory:
-        limit = binary_size(samples.allowed_bytes)
-        return Verdict.unknown(f"{reading(samples)} takes more memory than the {limit} that an examination may take here")
-    if ended.how in ("hung", "stuck", "unstartable"):
-        return Verdict.unknown(f"the process that reads samples {ended.in_words}")
+        limit = f"{binary_size(samples.allowed_bytes)}, a quarter of what is left here"
+        return Verdict.unknown(f"{reading(samples, loader)} takes more memory than {limit}: examine it where there is more")
+    if samples.waits:
+        return Verdict(what_happened(samples, loader), [stuck(ended)])
+    if samples.late or ended.how == "unstartable":
+        return Verdict.unknown(what_happened(samples, loader))
     if ended.how != "answered":
-        return Verdict(f"the process that reads samples {ended.in_words}", [died(ended)])
+        return Verdict(what_happened(samples, loader), [died(ended)])
     if not samples.readings:
-        return Verdict.unknown("it gave no sample")
+        return nothing_given(loader)
     return Verdict(told(samples), uneven(samples))
 
 
@@ -74,36 +86,106 @@ def duration(seconds: float) -> str:
     return f"{plain(seconds)} s" if seconds >= 1 else f"{plain(seconds * 1000)} ms"
 
 
-def reading(samples: DatasetSamples) -> str:
-    return f"sample {samples.trouble.indices[0]}" if samples.trouble else "a sample"
+def named(trouble: Trouble, loader: Loader) -> str:
+    """What was being read, as its owner finds it: an iterable dataset has no indices."""
+    if loader.kind == "iterable":
+        return f"the {ordinal(int(trouble.indices[0]) + 1)} item of the iterator"
+    return f"sample {', '.join(trouble.indices)}"
 
 
-def first_exception(samples: DatasetSamples) -> list[Finding]:
+def reading(samples: DatasetSamples, loader: Loader) -> str:
+    return named(samples.trouble, loader) if samples.trouble else "a sample"
+
+
+def what_happened(samples: DatasetSamples, loader: Loader) -> str:
     trouble = samples.trouble
-    return [raised(trouble)] if trouble and not trouble.out_of_memory else []
+    if trouble is None or not trouble.late:
+        return f"the process that reads samples {samples.ended.in_words}"
+    place = place_in(trouble.trace)
+    return (
+        f"{named(trouble, loader)} did not come within {plain(PATIENCE_S)} s, in which reading it used "
+        f"{plain(trouble.cpu_s or 0)} s of CPU{f', at {place}' if place else ''}"
+    )
 
 
-def in_a_batch(samples: DatasetSamples, batches: Batches | Unavailable) -> list[Finding]:
+def first_trouble(samples: DatasetSamples, loader: Loader) -> list[Finding]:
+    trouble = samples.trouble
+    if trouble is None or trouble.out_of_memory or (trouble.late and not trouble.waits):
+        return []
+    return [waits(trouble, loader) if trouble.waits else raised(trouble, loader)]
+
+
+def in_a_batch(samples: DatasetSamples, loader: Loader, batches: Batches | Unavailable) -> list[Finding]:
     """What was met only where batches were made of other samples."""
     trouble = None if isinstance(batches, Unavailable) else batches.trouble
-    if trouble is None or trouble.stage != "read" or samples.trouble or trouble.out_of_memory:
+    if trouble is None or trouble.stage != "read" or samples.trouble or trouble.out_of_memory or trouble.late:
         return []
-    return [raised(trouble)]
+    return [raised(trouble, loader)]
 
 
-def raised(trouble: Trouble) -> Finding:
-    index = ", ".join(trouble.indices)
-    place = [line.strip() for line in trouble.trace.splitlines() if line.strip().startswith("File ")]
-    where = f" It was raised in {place[-1].removeprefix('File ')}." if place else ""
+def raised(trouble: Trouble, loader: Loader) -> Finding:
+    place = place_in(trouble.trace)
     return Finding(
         level="fail",
-        subject=f"dataset[{index}]",
-        summary=f"Sample {index} cannot be read: {trouble.error}",
-        why=f"The worker that reads it hands the exception on, and the epoch ends there.{where}",
+        subject=subject(trouble, loader),
+        summary=f"{capitalized(named(trouble, loader))} cannot be read: {trouble.error}",
+        why="The worker that reads it hands the exception on, and the epoch ends there."
+        + (f" It was raised at {place}." if place else ""),
+        fixes=remedies(trouble, loader),
+    )
+
+
+def waits(trouble: Trouble, loader: Loader) -> Finding:
+    place = place_in(trouble.trace)
+    return Finding(
+        level="fail",
+        subject=subject(trouble, loader),
+        summary=f"{capitalized(named(trouble, loader))} does not come: after {plain(PATIENCE_S)} s reading it still waits"
+        + (f" at {place}" if place else ""),
+        measured=Quantity(round(trouble.cpu_s or 0, 2), "s", f"CPU that it used in {plain(PATIENCE_S)} s"),
+        why="A loader waits for it as long: the epoch never ends. Usual causes are a lock that was held when the worker was "
+        "forked, a thread or connection of the main process that a worker does not have, and a server that does not answer.",
         fixes=(
-            Fix("Read it alone to see all of it", (f"dataset[{index}]",)),
-            Fix("Mend it, or leave it out: Subset(dataset, indices) without it"),
+            Fix("Open connections, locks and thread pools in the worker, when the first sample is read there"),
+            Fix("Have the loader end in an error instead of waiting for ever", ("DataLoader(..., timeout=120)",)),
         ),
+    )
+
+
+def subject(trouble: Trouble, loader: Loader) -> str:
+    return "dataset.__iter__" if loader.kind == "iterable" else f"dataset[{', '.join(trouble.indices)}]"
+
+
+def remedies(trouble: Trouble, loader: Loader) -> tuple[Fix, ...]:
+    index = trouble.indices[0]
+    if loader.kind == "iterable":
+        return (
+            Fix("Iterate it alone, to that item, to see all of it", (f"next(itertools.islice(dataset, {index}, None))",)),
+            Fix(
+                "Mend the record, or pass over it where it is decoded, inside of __iter__",
+                ("try: yield decode(record)", "except ValueError: continue"),
+                note="A generator that has raised is at its end: nobody outside can go on with the next item.",
+            ),
+        )
+    return (
+        Fix("Read it alone to see all of it", (f"dataset[{index}]",)),
+        Fix("Mend it, or leave it out: Subset(dataset, indices) without it"),
+    )
+
+
+def capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def stuck(ended: Ended) -> Finding:
+    """What not even a signal could interrupt: it waits in a library, or in the kernel."""
+    return Finding(
+        level="fail",
+        subject=ended.step or "dataset",
+        summary=f"A process that reads samples {ended.in_words}",
+        why="A loader waits for it as long: the epoch never ends. A library that waits for a thread which a forked worker does "
+        "not have, and a network filesystem that does not answer, look like this.",
+        fixes=(Fix("Have the loader end in an error instead of waiting for ever", ("DataLoader(..., timeout=120)",)),),
     )
 
 
@@ -117,6 +199,23 @@ def died(ended: Ended) -> Finding:
         + memory,
         fixes=(Fix("Do what it did last in a process of its own, with the traceback on", ("python -X faulthandler ...",)),),
     )
+
+
+def nothing_given(loader: Loader) -> Verdict:
+    if loader.kind != "iterable":
+        return Verdict.unknown("the loader's sampler gives no index: see loader-options")
+    finding = Finding(
+        level="fail",
+        subject="dataset.__iter__",
+        summary=f"{loader.type} gives no item: its iterator is at its end at once",
+        measured=Quantity(0, "samples", "items of its iterator"),
+        expected=Quantity(1, "samples", "something to train on"),
+        relation="at_least",
+        why="An epoch ends before its first step. A pattern that matches no file here, and an iterator that is made in the "
+        "constructor and was gone through already, have this effect.",
+        fixes=(Fix("Begin anew in each __iter__", ("def __iter__(self): return iter(open_the_data())",)),),
+    )
+    return Verdict("its iterator gave no item", [finding])
 
 
 def uneven(samples: DatasetSamples) -> list[Finding]:
@@ -136,4 +235,4 @@ def uneven(samples: DatasetSamples) -> list[Finding]:
     ]
 
 
-CHECK = Check(dataset_sample)
+CHECK = Check(dataset_sample, essential=True)

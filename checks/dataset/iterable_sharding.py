@@ -1,12 +1,13 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import Loader, LoaderPlan, WorkerDraws
-from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.facts import DatasetSamples, Loader, LoaderPlan, WorkerDraws
+from dl_doctor.facts.worker_draws import Draws
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 
 LEAST = 16
 """Items that must be the same before a longer dataset is judged by them; fewer will do where there are no more."""
 
 
-def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> Verdict:
+def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samples: DatasetSamples | Unavailable) -> Verdict:
     """Workers of an iterable dataset share it out
 
     ## What it checks
@@ -18,7 +19,8 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> V
     workers an epoch is 8 times as long, and has every sample 8 times.
 
     ## How it decides
-    The same items in the same order warn, and so do fewer shards than workers, where some workers get nothing. Items that are
+    The same items in the same order warn, and so do fewer shards than workers, where some workers get nothing; where a dataset
+    does not say its shards, a worker that gets no item is a note. Items that are
     all alike prove nothing. What is shuffled at random in each worker, and what never ends, is not judged: to give every worker
     everything may be meant.
 
@@ -36,12 +38,15 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> V
     if loader.kind != "iterable":
         return Verdict.skip("the dataset has indices, which torch shares out")
     shards = few_shards(draws, plan)
+    if not draws.answered and isinstance(samples, DatasetSamples) and samples.trouble:
+        skipped = Verdict.skip("an item cannot be read: see dataset-sample")
+        return Verdict("the number of its shards", shards) if shards else skipped
     if not draws.answered:
         ended = next(worker.ended for worker in draws.workers if worker.ended.how != "answered")
         return Verdict("", shards, Verdict.unknown(f"a process that takes items {ended.in_words}").reason)
     one, other = draws.workers
-    if not one.first and not other.first:
-        return Verdict("", shards, Verdict.unknown("neither of two workers gets an item").reason)
+    if not one.first or not other.first:
+        return Verdict("of two workers not both get an item", shards or [idle(one, other, plan)])
     proven = len(one.first) >= LEAST or one.exhausted
     alike = proven and one.first == other.first and (len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1))
     seen = f"of two workers, the first {len(one.first)} and {len(other.first)} items were compared"
@@ -72,6 +77,19 @@ def the_same(items: int, plan: LoaderPlan, draws: WorkerDraws) -> Finding:
             ),
             Fix("Or load without workers, or with one", ("DataLoader(..., num_workers=1)",)),
         ),
+    )
+
+
+def idle(one: Draws, other: Draws, plan: LoaderPlan) -> Finding:
+    """Legal, and seldom meant: where a dataset is shared out by files, there are fewer of these than workers."""
+    numbers = [number for number, draws in enumerate((one, other)) if not draws.first]
+    who = "Worker 0 and worker 1 get" if len(numbers) > 1 else f"Worker {numbers[0]} gets"
+    workers = 2 if plan.num_workers is None else max(plan.num_workers, 2)
+    return Finding(
+        level="note",
+        subject="dataset.__iter__",
+        summary=f"{who} no item, of {workers} workers",
+        why="It has nothing to do. A dataset that is shared out by files or shards needs as many of them as there are workers.",
     )
 
 

@@ -1,13 +1,14 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import SmokeLoad
+from dl_doctor.facts import Batches, DatasetSamples, SmokeLoad
 from dl_doctor.facts.smoke_load import WorkerState
-from dl_doctor.model import Ended, Finding, Fix, Quantity, Verdict
+from dl_doctor.model import Ended, Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.text import place_in
 from dl_doctor.units import count, plain
 
 FEWER = Fix("Try it with fewer workers", ("dl-doctor check --num-workers=1 ...",))
 
 
-def smoke_load(load: SmokeLoad) -> Verdict:
+def smoke_load(load: SmokeLoad, samples: DatasetSamples | Unavailable, batches: Batches | Unavailable) -> Verdict:
     """A real DataLoader delivers batches
 
     ## What it checks
@@ -49,7 +50,8 @@ def smoke_load(load: SmokeLoad) -> Verdict:
     if load.late == "feeder":
         return Verdict(came, [lost(load)])
     if load.raised:
-        return Verdict(came, [raised(load)])
+        cause = told_by(load.raised, samples, batches)
+        return Verdict.skip(f"{came}, then what {cause} tells was raised: see there") if cause else Verdict(came, [raised(load)])
     if load.late:
         return Verdict.unknown(f"{came} came in time; {'; '.join(map(doing, load.processes)) or 'no worker was started'}")
     if not load.came_s:
@@ -57,6 +59,15 @@ def smoke_load(load: SmokeLoad) -> Verdict:
     pace = load.seconds_per_batch
     then = "" if pace is None else f", then one each {plain(pace)} s"
     return Verdict(f"{came}, the first after {plain(load.came_s[0])} s{then}")
+
+
+def told_by(raised: str, samples: DatasetSamples | Unavailable, batches: Batches | Unavailable) -> str | None:
+    """The check that fails for the same exception, of which one finding is enough."""
+    met = [fact.trouble for fact in (samples, batches) if not isinstance(fact, Unavailable)]
+    for trouble in met:
+        if trouble and not trouble.out_of_memory and not trouble.late and trouble.explains(raised):
+            return "dataset-sample" if trouble.stage == "read" else "dataset-collate"
+    return None
 
 
 def doing(worker: WorkerState) -> str:
@@ -137,7 +148,8 @@ def raised(load: SmokeLoad) -> Finding:
         why = f"In the job the loader then says: {error.splitlines()[0]}.{memory}{last_printed(load)}"
     else:
         summary = f"Loading raised {error.splitlines()[-1].strip()}"
-        why = f"{raised_at(error)} The job's first batches are made in the same way."
+        place = place_in(error)
+        why = f"{f'It was raised at {place}. ' if place else ''}The job's first batches are made in the same way."
     return Finding(
         level="fail",
         subject="loader",
@@ -146,13 +158,6 @@ def raised(load: SmokeLoad) -> Finding:
         why=why.strip(),
         explained_by="dataset-picklable" if "pickle" in error.lower() else None,
     )
-
-
-def raised_at(error: str) -> str:
-    """The line of the user's code that raised, as the worker's traceback has it: the last that is in no package."""
-    lines = [line.strip() for line in error.splitlines() if line.strip().startswith("File ")]
-    own = [line for line in lines if "site-packages" not in line]
-    return f"At {own[-1]}." if own else ""
 
 
 def last_printed(load: SmokeLoad) -> str:

@@ -1,13 +1,20 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import LoaderPlan, MemoryBudget, WorkerMemory
-from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.facts import DatasetSamples, LoaderPlan, MemoryBudget, SmokeLoad, WorkerMemory
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.text import place_in
 from dl_doctor.units import binary_size, count
 
 COMFORT = 0.25
 """Share of the headroom that the workers may take before it warns: model, CUDA and batches come on top. Proposal."""
 
 
-def worker_memory(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget) -> Verdict:
+def worker_memory(
+    worker: WorkerMemory,
+    plan: LoaderPlan,
+    memory: MemoryBudget,
+    samples: DatasetSamples | Unavailable,
+    load: SmokeLoad | Unavailable,
+) -> Verdict:
     """The workers' own memory fits
 
     ## What it checks
@@ -41,8 +48,12 @@ def worker_memory(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget) 
         return Verdict("one worker was stopped", [not_tried(worker)], Verdict.unknown("it needs more memory").reason)
     workers = 1 if plan.num_workers is None else plan.num_workers
     each = worker.bytes_after_epoch(workers)
+    if isinstance(samples, DatasetSamples) and samples.trouble and samples.trouble.explains(worker.raised):
+        return Verdict.skip("the worker came to a sample that cannot be read: see dataset-sample")
     if worker.raised and "Caught " in worker.raised:
         return Verdict(f"one worker by {worker.method} raised", [raised(worker.raised)])
+    if (each is None or worker.measured_bytes is None) and isinstance(load, SmokeLoad) and not load.came_s and not load.refused:
+        return Verdict.skip(f"one worker by {worker.method} {what_became_of(worker)}, and so do those of smoke-load: see there")
     if each is None or worker.measured_bytes is None:
         return Verdict.unknown(f"one worker by {worker.method} {what_became_of(worker)}")
     need = each * workers * plan.ranks
@@ -65,13 +76,12 @@ def what_became_of(worker: WorkerMemory) -> str:
 
 def raised(told: str) -> Finding:
     """An exception of the job's own code: torch hands it on with the worker's traceback in its text."""
-    lines = [line.strip() for line in told.strip().splitlines()]
-    place = [line.removeprefix("File ") for line in lines if line.startswith("File ")]
+    place = place_in(told)
     return Finding(
         level="fail",
         subject="worker",
-        summary=f"A worker that reads samples raised {lines[-1]}",
-        why=f"The epoch ends there. It was raised in {place[-1]}." if place else "The epoch ends there.",
+        summary=f"A worker that reads samples raised {told.strip().splitlines()[-1].strip()}",
+        why=f"The epoch ends there. It was raised at {place}." if place else "The epoch ends there.",
         explained_by="dataset-sample",
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dl_doctor.facts import (
+    allowance,
     batches,
     cgroups,
     cpu_budget,
@@ -19,6 +20,7 @@ from dl_doctor.facts import (
     entry_script,
     environment,
     expectation,
+    examination,
     gpu_access,
     gpu_grant,
     gpu_libraries,
@@ -34,6 +36,7 @@ from dl_doctor.facts import (
     pinned_memory,
     process_budget,
     ranks,
+    readable_dataset,
     runtime,
     shared_memory,
     shared_memory_use,
@@ -53,6 +56,7 @@ from dl_doctor.facts import (
     worker_memory,
     worker_roundtrip,
 )
+from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
@@ -64,6 +68,7 @@ from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.expectation import Expectation
+from dl_doctor.facts.examination import Examination
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
@@ -79,6 +84,7 @@ from dl_doctor.facts.nvml import Nvml
 from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
+from dl_doctor.facts.readable_dataset import ReadableDataset
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
@@ -101,6 +107,7 @@ from dl_doctor.model import Profile
 
 __all__ = [
     "COLLECTORS",
+    "Allowance",
     "Batches",
     "Cgroups",
     "Collector",
@@ -113,6 +120,7 @@ __all__ = [
     "EntryScript",
     "Environment",
     "Expectation",
+    "Examination",
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
@@ -128,6 +136,7 @@ __all__ = [
     "PinnedMemory",
     "ProcessBudget",
     "Ranks",
+    "ReadableDataset",
     "Runtime",
     "SharedMemory",
     "SharedMemoryUse",
@@ -167,6 +176,7 @@ class Collector:
 
 
 COLLECTORS = (
+    Collector(allowance.collect),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(cgroups.collect),
     Collector(cpu_budget.collect),
@@ -178,6 +188,7 @@ COLLECTORS = (
     Collector(entry_script.collect),
     Collector(environment.collect),
     Collector(expectation.collect),
+    Collector(examination.collect),
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
@@ -193,6 +204,7 @@ COLLECTORS = (
     Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),
+    Collector(readable_dataset.collect),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),

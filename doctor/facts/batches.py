@@ -1,18 +1,15 @@
 """Batches of the user's dataset, made as a worker would make them: what one takes of shared memory, and what of a pipe."""
 
-from typing import Literal
-
 import msgspec
 
-from dl_doctor.facts.loader import Loader, refused_memory
+from dl_doctor.facts.loader import Loader
+from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble, refused_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 
 DEADLINE_S = 30.0
-
-SIDE = 2
-"""How many examinations of one dataset run beside each other, and share what may be taken of memory."""
 
 
 class SpareViews(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,31 +25,6 @@ class SpareViews(msgspec.Struct, frozen=True, kw_only=True):
     tensor_bytes: int
 
 
-class Misfit(msgspec.Struct, frozen=True, kw_only=True):
-    """Two samples of one batch that are not alike, each told by its index and in words."""
-
-    path: str
-    first: tuple[str, str]
-    second: tuple[str, str]
-
-
-class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """The exception that ended it."""
-
-    stage: Literal["read", "collate", "hand over"]
-    indices: tuple[str, ...]
-    """Of the sample, or the first of the batch; their numbers in an iterable dataset."""
-
-    error: str
-    trace: str
-    misfit: Misfit | None = None
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether we did not let it have more."""
-        return refused_memory(self.error)
-
-
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
     """Source: up to 8 batches of the loader's own sampler, else of indices drawn at random, made in a process forked for it.
 
@@ -63,6 +35,9 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
     ended: Ended
     allowed_bytes: int
     """What making them might take of memory."""
+
+    like_the_job: bool = True
+    """As Examination has it."""
 
     made: int = 0
     samples: int | None = None
@@ -97,36 +72,27 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended.how == "raised" and refused_memory(self.ended.error)
 
     @property
+    def stuck_at_collate(self) -> bool:
+        """Whether what makes a batch of samples waits for something that does not come."""
+        trouble = self.trouble
+        return trouble is not None and trouble.stage != "read" and trouble.waits and self.like_the_job
+
+    @property
     def size_bytes(self) -> int | None:
         """Shared memory that one batch takes: measured, else predicted."""
         return self.batch_bytes if self.made else self.predicted_bytes
 
 
-async def collect(probes: Probes, settings: Settings, loader: Loader) -> Batches | Unavailable:
-    if unfit := unexaminable(loader):
-        return unfit
-    own = loader.arguments
-    if own is None and settings.batch_size is None:
+async def collect(probes: Probes, settings: Settings, dataset: ReadableDataset, loader: Loader) -> Batches | Unavailable:
+    if loader.arguments is None and settings.batch_size is None:
         return Unavailable.not_asked("needs --batch-size")
-    workers = workers_of(settings, loader) or 0
-    allowed = loader.allowed_bytes // SIDE
-    arguments = {"allowed_bytes": allowed, "batch_size": settings.batch_size, "workers": workers}
+    arguments = {
+        "allowed_bytes": dataset.allowed_bytes,
+        "batch_size": settings.batch_size,
+        "workers": dataset.num_workers or 0,
+        "patience_s": PATIENCE_S,
+    }
     probed = await probes.run("batches", arguments, deadline_s=DEADLINE_S, place="loaded")
     told = {name: value for name, value in (probed.answer or {}).items() if value is not None}
-    return msgspec.convert({"ended": probed.ended, "allowed_bytes": allowed, **told}, Batches)
-
-
-def workers_of(settings: Settings, loader: Loader) -> int | None:
-    """How many the job will have; None where that is not known."""
-    if settings.num_workers is not None:
-        return settings.num_workers
-    return loader.arguments.num_workers if loader.arguments else None
-
-
-def unexaminable(loader: Loader) -> Unavailable | None:
-    """Why samples of it cannot be looked at; None where they can."""
-    if not loader.made:
-        return Unavailable.absent("the dataset could not be made: see dataset-loads")
-    if loader.kind == "other":
-        return Unavailable.absent(f"{loader.type} is no Dataset of torch")
-    return None
+    known = {"allowed_bytes": dataset.allowed_bytes, "like_the_job": dataset.like_the_job}
+    return msgspec.convert({"ended": probed.ended, **known, **told}, Batches)

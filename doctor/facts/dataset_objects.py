@@ -4,9 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes
-from dl_doctor.facts.memory_budget import MemoryBudget
-from dl_doctor.model import Ended, Unavailable
+from dl_doctor.facts.examination import Examination
+from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
 
 DEADLINE_S = 20.0
@@ -53,11 +52,7 @@ class DatasetObjects(msgspec.Struct, frozen=True, kw_only=True):
     heaviest: Most | None = None
 
 
-async def collect(probes: Probes, loader: Loader, memory: MemoryBudget | Unavailable) -> DatasetObjects | Unavailable:
-    if loader.not_examined:
-        return loader.not_examined
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
-    probed = await probes.run("dataset_objects", {"allowed_bytes": allowed}, deadline_s=DEADLINE_S, place="loaded")
+async def collect(probes: Probes, examination: Examination) -> DatasetObjects:
+    arguments = {"allowed_bytes": examination.allowed_bytes}
+    probed = await probes.run("dataset_objects", arguments, deadline_s=DEADLINE_S, place="loaded")
     return msgspec.convert({"ended": probed.ended, **(probed.answer or {})}, DatasetObjects)

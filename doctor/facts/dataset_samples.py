@@ -4,17 +4,17 @@ import statistics
 
 import msgspec
 
-from dl_doctor.facts.batches import SIDE, Trouble, unexaminable, workers_of
-from dl_doctor.facts.loader import Loader, refused_memory
-from dl_doctor.model import Ended, Unavailable
+from dl_doctor.facts.examination import Examination
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble, refused_memory
+from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
-from dl_doctor.settings import Settings
 
 SAMPLES = 64
 BUDGET_S = 5.0
 """No further sample is begun after that."""
 
-DEADLINE_S = 30.0
+DEADLINE_S = BUDGET_S + PATIENCE_S + 3
+"""What does not come back in PATIENCE_S tells where it waits; what Python cannot interrupt is ended from outside."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,13 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
     allowed_bytes: int
     """What reading them might take of memory."""
 
+    like_the_job: bool = True
+    """As Examination has it."""
+
     readings: tuple[Reading, ...] = ()
+    first_worker_idle: bool = False
+    """Whether an iterable dataset gave the first worker nothing, and was then read as if there were one alone."""
+
     trouble: Trouble | None = None
 
     @property
@@ -49,6 +55,30 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
         if self.trouble is not None:
             return self.trouble.out_of_memory
         return self.ended.how == "raised" and refused_memory(self.ended.error)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a sample does not come because reading it waits for something."""
+        if self.trouble is not None:
+            return self.trouble.waits
+        return self.ended.how in ("hung", "stuck") and self.ended.state not in (None, "R")
+
+    @property
+    def late(self) -> bool:
+        return self.ended.how in ("hung", "stuck") or (self.trouble is not None and self.trouble.late)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why whoever reads more samples would not get far; None where there is none, or a single sample raised."""
+        if self.out_of_memory:
+            return "a sample takes more memory than an examination may"
+        if self.late:
+            return "a sample does not come"
+        if self.ended.how != "answered":
+            return f"the process that reads samples {self.ended.in_words}"
+        if not self.readings and self.trouble is None:
+            return "the dataset gives no sample"
+        return None
 
     @property
     def steady_s(self) -> tuple[float, ...]:
@@ -73,11 +103,14 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
         return max((reading.bytes for reading in self.readings if reading.bytes is not None), default=None)
 
 
-async def collect(probes: Probes, settings: Settings, loader: Loader) -> DatasetSamples | Unavailable:
-    if unfit := unexaminable(loader):
-        return unfit
-    workers = workers_of(settings, loader) or 0
-    allowed = loader.allowed_bytes // SIDE
-    arguments = {"allowed_bytes": allowed, "samples": SAMPLES, "budget_s": BUDGET_S, "workers": workers}
+async def collect(probes: Probes, examination: Examination) -> DatasetSamples:
+    arguments = {
+        "allowed_bytes": examination.allowed_bytes,
+        "workers": examination.num_workers or 0,
+        "samples": SAMPLES,
+        "budget_s": BUDGET_S,
+        "patience_s": PATIENCE_S,
+    }
     probed = await probes.run("dataset_samples", arguments, deadline_s=DEADLINE_S, place="loaded")
-    return msgspec.convert({"ended": probed.ended, "allowed_bytes": allowed, **(probed.answer or {})}, DatasetSamples)
+    known = {"allowed_bytes": examination.allowed_bytes, "like_the_job": examination.like_the_job}
+    return msgspec.convert({"ended": probed.ended, **known, **(probed.answer or {})}, DatasetSamples)

@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes
+from dl_doctor.facts.examination import Examination
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes, signal_name
@@ -85,21 +85,14 @@ class DatasetTrip(msgspec.Struct, frozen=True, kw_only=True):
         return next((trip for trip in self.trips if trip.method == method), None)
 
 
-async def collect(
-    probes: Probes, loader: Loader, plan: LoaderPlan, methods: StartMethods, memory: MemoryBudget | Unavailable
-) -> DatasetTrip | Unavailable:
-    if loader.not_examined:
-        return loader.not_examined
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
+async def collect(probes: Probes, examination: Examination, plan: LoaderPlan, methods: StartMethods) -> DatasetTrip | Unavailable:
     method = methods.in_force(plan.start_method)
     if method not in methods.available:
         return Unavailable.absent(f"the job's Python cannot start workers by {method}: see start-method")
     others = ["spawn"] if method == "fork" and "spawn" in methods.available else []
     arguments = {
         "methods": [method, *others],
-        "allowed_bytes": allowed,
+        "allowed_bytes": examination.allowed_bytes,
         "child_bytes": MAIN_PROCESS_BYTES,
         "patience_s": PATIENCE_S,
     }

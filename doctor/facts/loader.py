@@ -4,20 +4,17 @@ from typing import Literal
 
 import msgspec
 
-from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.target import Target
+from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import HERE, Probes
 from dl_doctor.settings import Settings, StartMethod
-from dl_doctor.units import binary_size
 
 EXAMPLE = f"{HERE / 'example' / 'dl_doctor_example.py'}:make_loader"
 """What `--example` stands for."""
 
 DEADLINE_S = 45.0
-
-SHARE_OF_HEADROOM = 0.25
-"""Of the memory that is left, what an examination may take: the job may run beside it."""
 
 
 class LoaderArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,34 +120,14 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended.how == "raised" and refused_memory(self.ended.error)
 
 
-def refused_memory(error: str | None) -> bool:
-    """Whether an exception's text is that of Python, NumPy or torch where memory ran out, or a file may not grow (EFBIG)."""
-    return error is not None and any(text in error for text in ("MemoryError", "llocate memory", "File too large"))
-
-
-async def collect(probes: Probes, settings: Settings, target: Target, memory: MemoryBudget | Unavailable) -> Loader | Unavailable:
+async def collect(probes: Probes, settings: Settings, target: Target, allowance: Allowance) -> Loader | Unavailable:
     spec = EXAMPLE if settings.example else settings.loader or settings.dataset
     if spec is None:
         return Unavailable.not_asked("needs --dataset or --loader")
     if settings.example and not target.has_torch:
         return Unavailable.failed(f"the example needs torch, and {target.path} has none; --python names another one")
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
-    arguments = {"spec": spec, "allowed_bytes": allowed, "start_method": settings.start_method}
+    arguments = {"spec": spec, "allowed_bytes": allowance.bytes, "start_method": settings.start_method}
     probed = await probes.run("loader", arguments, python=target.path, deadline_s=DEADLINE_S, place="loading")
-    return msgspec.convert({"spec": spec, "allowed_bytes": allowed, "ended": probed.ended, **(probed.answer or {})}, Loader)
-
-
-def allowed_bytes(memory: MemoryBudget | Unavailable) -> int | Unavailable:
-    """What an examination may take of memory, on top of torch; why there is none where torch alone is too much."""
-    if isinstance(memory, Unavailable):
-        return Unavailable.failed(f"how much memory may be taken is not known: {memory.detail}")
-    left = memory.headroom_bytes
-    allowed = int(SHARE_OF_HEADROOM * left)
-    if MAIN_PROCESS_BYTES + allowed > left:
-        return Unavailable.not_asked(
-            f"torch takes {binary_size(MAIN_PROCESS_BYTES)}, and {binary_size(left)} of memory are left: "
-            "examining a dataset could end the job"
-        )
-    return allowed
+    return msgspec.convert(
+        {"spec": spec, "allowed_bytes": allowance.bytes, "ended": probed.ended, **(probed.answer or {})}, Loader
+    )

@@ -4,10 +4,9 @@ from typing import Any
 
 import msgspec
 
+from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.gpu_grant import GpuGrant
-from dl_doctor.facts.loader import allowed_bytes
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
@@ -73,7 +72,7 @@ async def collect(
     gpus: GpuGrant | Unavailable,
     target: Target,
     files: TorchFiles,
-    memory: MemoryBudget | Unavailable,
+    allowance: Allowance | Unavailable,
     slurm: Slurm | Unavailable,
 ) -> PinnedMemory | Unavailable:
     """In a process of its own: one that was forked from where the dataset is could not begin CUDA if that has looked at it."""
@@ -87,9 +86,9 @@ async def collect(
         return Unavailable.not_asked("--no-pin-memory")
     if not plan.batch_bytes or plan.batches_in_flight is None:
         return Unavailable.not_asked("needs --loader, or --num-workers and --batch-bytes")
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
+    if isinstance(allowance, Unavailable):
+        return allowance
+    allowed = allowance.bytes
     known = needed(plan.batch_bytes, plan.tensors, plan.batches_in_flight)
     each = sum(map(block, known["blocks"]))
     if CUDA_BYTES + known["batches"] * each > allowed:

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes
-from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.examination import Examination
+from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.start_methods import StartMethods
-from dl_doctor.model import Ended, Unavailable
+from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 
@@ -24,15 +24,9 @@ class SharingStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(
-    probes: Probes, settings: Settings, loader: Loader, methods: StartMethods, memory: MemoryBudget | Unavailable
-) -> SharingStrategy | Unavailable:
-    if missing := loader.not_examined:
-        return missing
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
+    probes: Probes, settings: Settings, examination: Examination, loader: Loader, methods: StartMethods
+) -> SharingStrategy:
     method = methods.in_force(settings.start_method or loader.start_method)
-    workers = settings.num_workers if settings.num_workers is not None else loader.num_workers
-    arguments = {"method": method, "workers": workers != 0, "allowed_bytes": allowed}
+    arguments = {"method": method, "workers": examination.num_workers != 0, "allowed_bytes": examination.allowed_bytes}
     probed = await probes.run("sharing_strategy", arguments, deadline_s=DEADLINE_S, place="loaded")
     return msgspec.convert({"method": method, **(probed.answer or {}), "ended": probed.ended}, SharingStrategy)

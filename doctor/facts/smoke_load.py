@@ -5,11 +5,14 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes, refused_memory
+from dl_doctor.facts.batches import Batches
+from dl_doctor.facts.dataset_samples import DatasetSamples
+from dl_doctor.facts.examination import Examination
+from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
+from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probed, Probes, signal_name
 from dl_doctor.units import binary_size
@@ -97,19 +100,21 @@ class SmokeLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 async def collect(
     probes: Probes,
+    examination: Examination,
+    samples: DatasetSamples | Unavailable,
+    batches: Batches | Unavailable,
     loader: Loader,
     plan: LoaderPlan,
     methods: StartMethods,
-    memory: MemoryBudget | Unavailable,
     shm: SharedMemory | Unavailable,
 ) -> SmokeLoad | Unavailable:
-    if missing := loader.not_examined:
-        return missing
     if loader.arguments is None and plan.batch_size is None:
         return Unavailable.not_asked("needs --loader, or --batch-size beside --dataset")
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
+    if isinstance(samples, DatasetSamples) and samples.obstacle and (samples.like_the_job or samples.out_of_memory):
+        return Unavailable.absent(f"{samples.obstacle}: see dataset-sample")
+    if isinstance(batches, Batches) and batches.stuck_at_collate:
+        return Unavailable.absent("a batch is never ready: see dataset-collate")
+    allowed = examination.allowed_bytes
     workers = BLIND_WORKERS if plan.num_workers is None else plan.num_workers
     method = methods.in_force(plan.start_method)
     plain: dict[str, Any] = {

@@ -2,8 +2,9 @@
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes
-from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.batches import Batches
+from dl_doctor.facts.dataset_samples import DatasetSamples
+from dl_doctor.facts.examination import Examination
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 
@@ -21,11 +22,16 @@ class WorkerCuda(msgspec.Struct, frozen=True, kw_only=True):
     """What making them raised."""
 
 
-async def collect(probes: Probes, loader: Loader, memory: MemoryBudget | Unavailable) -> WorkerCuda | Unavailable:
-    if loader.not_examined:
-        return loader.not_examined
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
-    probed = await probes.run("worker_cuda", {"allowed_bytes": allowed}, deadline_s=DEADLINE_S, place="loaded")
+async def collect(
+    probes: Probes,
+    examination: Examination,
+    samples: DatasetSamples | Unavailable,
+    batches: Batches | Unavailable,
+) -> WorkerCuda | Unavailable:
+    if isinstance(samples, DatasetSamples) and samples.late:
+        return Unavailable.absent(f"{samples.obstacle}: see dataset-sample")
+    if isinstance(batches, Batches) and batches.trouble and batches.trouble.late:
+        return Unavailable.absent("a batch is not ready in time: see dataset-collate")
+    arguments = {"allowed_bytes": examination.allowed_bytes}
+    probed = await probes.run("worker_cuda", arguments, deadline_s=DEADLINE_S, place="loaded")
     return msgspec.convert({"ended": probed.ended, **(probed.answer or {})}, WorkerCuda)

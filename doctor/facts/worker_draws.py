@@ -4,11 +4,9 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts.batches import SIDE, unexaminable, workers_of
-from dl_doctor.facts.loader import Loader
-from dl_doctor.model import Ended, Unavailable
+from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
-from dl_doctor.settings import Settings
 
 DEADLINE_S = 20.0
 
@@ -49,12 +47,9 @@ class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
         return all(worker.ended.how == "answered" for worker in self.workers)
 
 
-async def collect(probes: Probes, settings: Settings, loader: Loader) -> WorkerDraws | Unavailable:
-    if unfit := unexaminable(loader):
-        return unfit
-    workers = workers_of(settings, loader) or 0
-    allowed = loader.allowed_bytes // SIDE // 2
-    arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": workers} for worker in (0, 1)]
+async def collect(probes: Probes, dataset: ReadableDataset) -> WorkerDraws:
+    allowed = dataset.allowed_bytes // 2
+    arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": dataset.num_workers or 0} for worker in (0, 1)]
     probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")
     told: list[dict[str, Any]] = [one.answer or {} for one in probed]
     draws = [{"ended": one.ended, **answer} for one, answer in zip(probed, told, strict=True)]

@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from dl_doctor.facts.loader import Loader, allowed_bytes, refused_memory
-from dl_doctor.facts.memory_budget import MemoryBudget
+from dl_doctor.facts.loader import Loader
+from dl_doctor.facts.readable_dataset import ReadableDataset
 from dl_doctor.facts.start_methods import StartMethods
+from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
@@ -177,17 +178,13 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(
     probes: Probes,
     settings: Settings,
+    dataset: ReadableDataset,
     loader: Loader,
     methods: StartMethods,
-    memory: MemoryBudget | Unavailable,
 ) -> WorkerMemory | Unavailable:
-    if missing := loader.not_examined:
-        return missing
-    if (settings.num_workers if settings.num_workers is not None else loader.num_workers) == 0:
+    if dataset.num_workers == 0:
         return Unavailable.absent("there are no workers")
-    allowed = allowed_bytes(memory)
-    if isinstance(allowed, Unavailable):
-        return allowed
+    allowed = dataset.allowed_bytes
     method = methods.in_force(settings.start_method or loader.start_method)
     batch_size = settings.batch_size or (loader.arguments and loader.arguments.batch_size) or BLIND_BATCH_SIZE
     known: dict[str, Any] = {"method": method, "allowed_bytes": allowed, "length": loader.length, "batch_size": batch_size}

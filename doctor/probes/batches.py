@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import traceback
 
 BATCHES = 8
 BUDGET_S = 6.0
@@ -17,7 +16,9 @@ INDICES_NAMED = 5
 
 
 def probe(arguments, step, loaded):
-    """`allowed_bytes`; `batch_size`, None for the loader's own; `workers`. Gives what facts/batches.py says of its fields."""
+    """`allowed_bytes`; `batch_size`, None for the loader's own; `workers`; `patience_s` for each thing that is done to a batch.
+    Gives what facts/batches.py says of its fields.
+    """
     loaded.limit_memory(arguments["allowed_bytes"])
     step("weigh what the dataset and collate_fn hold")
     held = loaded.weigh((loaded.dataset, loaded.collate_fn), arguments["allowed_bytes"], starting=True)
@@ -25,7 +26,7 @@ def probe(arguments, step, loaded):
     loaded.spare_shared_memory()
     step("become a worker")
     loaded.be_worker(0, max(arguments["workers"], 1))
-    weighing = Weighing(loaded, arguments["allowed_bytes"], step, held.storages)
+    weighing = Weighing(loaded, arguments["allowed_bytes"], arguments["patience_s"], step, held.storages)
     end = loaded.clock_s() + BUDGET_S
     for indices in batches_of_indices(loaded, arguments["batch_size"], step):
         weighing.add(indices)
@@ -38,9 +39,10 @@ def probe(arguments, step, loaded):
 class Weighing:
     """What is known of the batches so far."""
 
-    def __init__(self, loaded, allowed_bytes, step, held):
+    def __init__(self, loaded, allowed_bytes, patience_s, step, held):
         self.loaded = loaded
         self.allowed_bytes = allowed_bytes
+        self.patience_s = patience_s
         self.step = step
         self.held = held
         self.over = False
@@ -48,6 +50,8 @@ class Weighing:
         self.most = {"batch_bytes": 0, "kept_bytes": 0, "tensors": 0, "pipe_bytes": 0, "samples": 0}
         self.told = {"spare_views": []}  # type: dict[str, object]
         self.iterator = None
+        self.taken = 0
+        """Items of an iterable dataset."""
 
     def add(self, indices):
         """A batch of these samples; a number stands for so many of an iterable dataset."""
@@ -55,13 +59,15 @@ class Weighing:
         if self.over or not samples:
             self.over = True
             return
-        named = list(range(len(samples))) if isinstance(indices, int) else indices
+        named = list(range(self.taken - len(samples), self.taken)) if isinstance(indices, int) else indices
         self.step("collate samples %s" % short(named))
         batch = self.attempt("collate", lambda: named, lambda: self.collate(samples), samples)
         if self.over:
             return
         self.step("pickle the batch of samples %s" % short(named))
-        parcel = self.loaded.weigh(batch, self.allowed_bytes)
+        parcel = self.attempt("hand over", lambda: named, lambda: self.loaded.weigh(batch, self.allowed_bytes))
+        if self.over:
+            return
         if parcel.error is not None:
             self.attempt("hand over", lambda: named, raiser(parcel.error))
             return
@@ -79,10 +85,7 @@ class Weighing:
 
     def samples(self, indices):
         if isinstance(indices, int):
-            if self.iterator is None:
-                self.step("iterate the dataset")
-                self.iterator = iter(self.loaded.dataset)
-            return list(itertools.islice(self.iterator, indices))
+            return self.items(indices)
         if self.made == 0 and len(indices) > 1:
             self.step("read samples %s" % short(indices[:2]))
             held, batch = self.predicted(self.loaded.read(indices[:2]), len(indices))
@@ -92,6 +95,18 @@ class Weighing:
                 return []
         self.step("read samples %s" % short(indices))
         return self.loaded.read(indices)
+
+    def items(self, most):
+        if self.iterator is None:
+            self.step("iterate the dataset")
+            self.iterator = iter(self.loaded.dataset)
+        items = []
+        self.loaded.reading = [self.taken]
+        for item in itertools.islice(self.iterator, most):
+            items.append(item)
+            self.taken += 1
+            self.loaded.reading = [self.taken]
+        return items
 
     def predicted(self, two, count):
         """Bytes that so many samples take, and a batch of them, by the first two.
@@ -112,16 +127,12 @@ class Weighing:
 
     def attempt(self, stage, indices, action, samples=()):
         try:
-            return action()
-        except Exception as error:  # noqa: BLE001 (it is the answer)
+            with self.loaded.patience(self.patience_s):
+                return action()
+        except (Exception, self.loaded.TookTooLong) as error:  # noqa: BLE001 (it is the answer)
             self.over = True
-            self.told["trouble"] = {
-                "stage": stage,
-                "indices": [str(index) for index in indices()[:INDICES_NAMED]],
-                "error": "%s: %s" % (type(error).__name__, error),
-                "trace": traceback.format_exc()[-4000:],
-                "misfit": misfit(samples, indices()) if samples else None,
-            }
+            trouble = self.loaded.trouble(stage, indices()[:INDICES_NAMED], error)
+            self.told["trouble"] = dict(trouble, misfit=misfit(samples, indices()) if samples else None)
             return None
 
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 import random
-import traceback
 
 SEED = 0
 
@@ -12,28 +11,35 @@ LOOKED_AT = 10_000
 
 
 def probe(arguments, step, loaded):
-    """`allowed_bytes`; `samples` to read at most, and `budget_s` for it; `workers`. Gives what facts/dataset_samples.py says."""
+    """`allowed_bytes`; `samples` to read at most, and `budget_s` for it; `workers`; `patience_s` for one sample. Gives what
+    facts/dataset_samples.py says.
+    """
     loaded.limit_memory(arguments["allowed_bytes"])
     step("become a worker")
-    loaded.be_worker(0, max(arguments["workers"], 1))
-    readings, told = [], {}
+    workers = max(arguments["workers"], 1)
+    loaded.be_worker(0, workers)
+    told = read_some(arguments, step, loaded)
+    if loaded.iterable and workers > 1 and not told["readings"] and "trouble" not in told:
+        step("become the only worker")
+        loaded.be_worker(0, 1)
+        told = dict(read_some(arguments, step, loaded), first_worker_idle=True)
+    return told
+
+
+def read_some(arguments, step, loaded):
+    readings, told = [], {}  # type: list[dict[str, object]], dict[str, object]
     end = loaded.clock_s() + arguments["budget_s"]
     before = open_files()
     for index, read in readers(loaded, arguments["samples"], step):
-        step("read sample %s" % (index,))
+        step(("take item %s of the iterator" if loaded.iterable else "read sample %s") % (index,))
         begin = loaded.clock_s()
         try:
-            sample = read()
+            with loaded.patience(arguments["patience_s"]):
+                sample = read()
         except StopIteration:
             break
-        except Exception as error:  # noqa: BLE001 (it is the answer)
-            message = "%s: %s" % (type(error).__name__, error)
-            told["trouble"] = {
-                "stage": "read",
-                "indices": [str(index)],
-                "error": message,
-                "trace": traceback.format_exc()[-4000:],
-            }
+        except (Exception, loaded.TookTooLong) as error:  # noqa: BLE001 (it is the answer)
+            told["trouble"] = loaded.trouble("read", [index], error)
             break
         now = loaded.clock_s()
         after = open_files()
@@ -51,13 +57,25 @@ def probe(arguments, step, loaded):
 def readers(loaded, most, step):
     """Pairs of an index and what reads its sample."""
     if loaded.iterable:
-        step("iterate the dataset")
-        iterator = iter(loaded.dataset)
+        items = Items(loaded.dataset)
         for number in range(most):
-            yield number, iterator.__next__
+            yield number, items.take
         return
     for index in some_indices(loaded, most, step):
         yield index, lambda: loaded.read([index])[0]  # noqa: B023 (it is read before the next one)
+
+
+class Items:
+    """Of an iterable dataset. Its __iter__ is called with the first of them: much of the job's code may be in there."""
+
+    def __init__(self, dataset):
+        self._dataset = dataset
+        self._iterator = None
+
+    def take(self):
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+        return next(self._iterator)
 
 
 def some_indices(loaded, most, step):

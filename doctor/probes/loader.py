@@ -1,5 +1,6 @@
 """Make the dataset or the loader that the user names, here, for the probes that are forked from this process afterwards."""
 
+import contextlib
 import difflib
 import functools
 import importlib
@@ -18,6 +19,7 @@ import signal
 import struct
 import sys
 import threading
+import traceback
 import types
 from time import monotonic, sleep  # by names of ours: the job's code may patch the module
 
@@ -612,6 +614,29 @@ def rank_aware(loader):
     return any(hasattr(part, name) for part in parts for name in names) or type(loader).__module__.startswith("accelerate.")
 
 
+class TookTooLong(BaseException):
+    """Raised in the job's code where it waits or computes; `except Exception` of the job's does not catch it."""
+
+    def __init__(self, seconds, cpu_s, stack):
+        super().__init__("it did not come back within %g s" % seconds)
+        self.cpu_s = cpu_s
+        self.stack = stack
+
+
+def cpu_s():
+    """Seconds of CPU that this process and its children have used."""
+    ticks, me = 0, str(os.getpid())
+    for number in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % number) as file:
+                fields = file.read().rpartition(") ")[2].split()
+        except OSError:  # it has ended
+            continue
+        if me in (number, fields[1]):
+            ticks += sum(map(int, fields[11:15]))  # its own, and of children that it has waited for
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Loaded:
     """The user's dataset, and the loader where there is one, with what probes do with them."""
 
@@ -621,6 +646,7 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
+        self.TookTooLong = TookTooLong
         self.watch_shared_memory = watch_shared_memory
         self._folder = own_folder()
         self.reading = []  # type: list[object]
@@ -695,6 +721,32 @@ class Loaded:
             self.reading = [index]
             samples.append(self.dataset[index])
         return samples
+
+    @contextlib.contextmanager
+    def patience(self, seconds):
+        """Have TookTooLong raised in what runs inside, if it is still there after that."""
+        begin = cpu_s()
+
+        def give_up(_, frame):
+            raise TookTooLong(seconds, cpu_s() - begin, "".join(traceback.format_stack(frame)))
+
+        signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def trouble(self, stage, indices, error):
+        """What facts/trouble.py says of an exception, which may be TookTooLong."""
+        late = isinstance(error, TookTooLong)
+        return {
+            "stage": stage,
+            "indices": [str(index) for index in indices],
+            "error": str(error) if late else "%s: %s" % (type(error).__name__, error),
+            "trace": (error.stack if late else "".join(traceback.format_tb(error.__traceback__)))[-4000:],
+            "cpu_s": error.cpu_s if late else None,
+        }
 
     def weigh(self, thing, most_bytes, starting=False):
         """A Parcel of what is handed to another process; `starting`: to a worker that is being started."""

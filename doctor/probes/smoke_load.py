@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 import typing  # noqa: F401 (for comments)
 
 LOOK_EVERY_S = 0.25
@@ -47,7 +48,7 @@ def probe(arguments, step, loaded):
     except Late as late:
         told["late"] = str(late)
     except Exception as error:  # noqa: BLE001 (it is the answer)
-        told["raised"] = "%s: %s" % (type(error).__name__, str(error))
+        told["raised"] = "%s: %s" % (type(error).__name__, error) if workers else traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     if told["raised"] and "DataLoader worker" in told["raised"]:

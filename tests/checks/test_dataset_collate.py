@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.dataset.dataset_collate import CHECK
-from dl_doctor.facts.batches import Misfit, Trouble
+from dl_doctor.facts.trouble import Misfit, Trouble
 from dl_doctor.model import Ended
 from dl_doctor.units import GIB
 from tests.facts import batches, loader_plan
@@ -27,11 +27,15 @@ def trouble(stage: Any, error: str = "RuntimeError: stack expects each tensor to
         (trouble("hand over", "RuntimeError: Cowardly refusing"), 4, "fail"),
         (trouble("hand over", "RuntimeError: Cowardly refusing"), None, "fail"),
         (trouble("hand over", "RuntimeError: Cowardly refusing"), 0, "pass"),
-        (trouble("read", "FileNotFoundError: x"), 4, "error"),  # dataset-sample tells it
+        (trouble("read", "FileNotFoundError: x"), 4, "skip"),  # dataset-sample tells it
         ({**NOTHING, "predicted_bytes": 64 * GIB}, 4, "error"),
         ({**NOTHING, "ended": Ended(how="killed", signal="SIGSEGV", step="collate samples 0, 1")}, 4, "fail"),
         ({**NOTHING, "ended": Ended(how="killed", signal="SIGSEGV", step="read samples 0, 1")}, 4, "error"),
         ({**NOTHING, "ended": Ended(how="hung", step="collate samples 0, 1")}, 4, "error"),
+        (trouble("collate", cpu_s=0.1), 4, "fail"),  # it waits, and so would a worker
+        (trouble("collate", cpu_s=19.0), 4, "error"),
+        ({**trouble("collate", cpu_s=0.1), "like_the_job": False}, 4, "error"),
+        (trouble("read", cpu_s=0.1), 4, "error"),  # each sample came, and together they take long
         (NOTHING, 4, "error"),  # an empty dataset
     ],
 )
@@ -51,4 +55,4 @@ def test_the_two_samples_are_named() -> None:
 def test_what_a_batch_takes_is_told() -> None:
     seen = CHECK.judge(batches(pipe_bytes=300), loader_plan()).seen
 
-    assert seen == "8 batches of up to 32 samples: 24 MiB of shared memory (B) in 1 tensor (T), 300 bytes through a pipe"
+    assert seen == "8 batches of up to 32 samples: 24 MiB of shared memory in 1 tensor, 300 bytes through a pipe"

@@ -9,7 +9,7 @@ from dl_doctor.facts import worker_draws
 from dl_doctor.facts.worker_draws import Draws, Generator, WorkerDraws
 from dl_doctor.model import Ended
 from tests.examined import examined
-from tests.facts import ANSWERED, loader, loader_arguments, loader_plan
+from tests.facts import ANSWERED, UNKNOWN, loader, loader_arguments, loader_plan
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests.facts import ANSWERED, loader, loader_arguments, loader_plan
 )
 def test_real_draws(torch_python: str, name: str, level: str | None, subject: str | None) -> None:
     made, draws = examined(torch_python, name, worker_draws.collect)
-    findings = CHECK.judge(draws, made, loader_plan(loader=made)).findings
+    findings = CHECK.judge(draws, made, loader_plan(loader=made), UNKNOWN).findings
 
     assert [(finding.level, finding.subject) for finding in findings] == ([] if level is None else [(level, subject)])
 
@@ -66,11 +66,11 @@ def test_what_is_made_of_draws(
     workers: Any, generators: Any, arguments: dict[str, Any], plan: dict[str, Any], status: str, levels: list[str]
 ) -> None:
     made = loader(loader_arguments(**arguments))
-    verdict = CHECK.judge(WorkerDraws(workers=workers, generators=generators), made, loader_plan(**plan))
+    verdict = CHECK.judge(WorkerDraws(workers=workers, generators=generators), made, loader_plan(**plan), UNKNOWN)
 
     assert [finding.level for finding in verdict.findings] == levels
     assert verdict.status == ("warn" if "warn" in levels else status)
 
 
 def test_iterable_datasets_are_another_checks() -> None:
-    assert CHECK.judge(WorkerDraws(workers=(SAME, SAME)), loader(kind="iterable"), loader_plan()).status == "skip"
+    assert CHECK.judge(WorkerDraws(workers=(SAME, SAME)), loader(kind="iterable"), loader_plan(), UNKNOWN).status == "skip"

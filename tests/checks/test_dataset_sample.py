@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.dataset.dataset_sample import CHECK
-from dl_doctor.facts import DatasetSamples
-from dl_doctor.facts.batches import Trouble
+from dl_doctor.facts import DatasetSamples, Loader
 from dl_doctor.facts.dataset_samples import Reading
-from dl_doctor.model import Ended, Unavailable, Verdict
+from dl_doctor.model import Ended, Verdict
 from dl_doctor.units import GIB
-from tests.facts import ANSWERED, batches
+from tests.facts import ANSWERED, UNKNOWN, batches, loader, trouble
 
-NO_BATCHES = Unavailable.not_asked("needs --batch-size")
+ITERABLE = loader(kind="iterable", length=None)
 
 
 def readings(*seconds: float, opened: tuple[int, ...] = ()) -> tuple[Reading, ...]:
@@ -21,14 +20,9 @@ def readings(*seconds: float, opened: tuple[int, ...] = ()) -> tuple[Reading, ..
     )
 
 
-def trouble(error: str, stage: Any = "read") -> Trouble:
-    trace = 'Traceback:\n  File "/probe.py", line 3, in run\n  File "/job/data.py", line 30, in __getitem__\nError'
-    return Trouble(stage=stage, indices=("17",), error=error, trace=trace)
-
-
-def judged(batch: Any = NO_BATCHES, **fields: Any) -> Verdict:
+def judged(batch: Any = UNKNOWN, made: Loader | None = None, **fields: Any) -> Verdict:
     known = {"ended": ANSWERED, "allowed_bytes": GIB, "readings": readings(0.01, 0.01), **fields}
-    return CHECK.judge(DatasetSamples(**known), batch)
+    return CHECK.judge(DatasetSamples(**known), made or loader(), batch)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +36,18 @@ def judged(batch: Any = NO_BATCHES, **fields: Any) -> Verdict:
         ({"ended": Ended(how="exited", exit_code=3, step="read sample 17"), "readings": ()}, "fail"),
         ({"ended": Ended(how="raised", error="RuntimeError: no", step="become a worker"), "readings": ()}, "fail"),
         ({"ended": Ended(how="raised", error="MemoryError", step="become a worker"), "readings": ()}, "error"),
-        ({"ended": Ended(how="hung", step="read sample 17"), "readings": ()}, "error"),
-        ({"readings": ()}, "error"),
+        ({"ended": Ended(how="hung", step="read sample 17", state="S"), "readings": ()}, "fail"),  # what no signal interrupts
+        ({"ended": Ended(how="stuck", step="read sample 17", state="D"), "readings": ()}, "fail"),
+        ({"ended": Ended(how="hung", step="read sample 17", state="R"), "readings": ()}, "error"),  # it computes, and is slow
+        ({"ended": Ended(how="hung", step="read sample 17", state="S"), "readings": (), "like_the_job": False}, "skip"),
+        ({"ended": Ended(how="killed", signal="SIGSEGV"), "readings": (), "like_the_job": False}, "skip"),
+        ({"trouble": trouble("no answer", cpu_s=0.1)}, "fail"),
+        ({"trouble": trouble("no answer", cpu_s=19.0)}, "error"),
+        ({"trouble": trouble("no answer", cpu_s=0.1), "like_the_job": False}, "skip"),  # spawned workers have no dead thread
+        ({"trouble": trouble("KeyError: 7"), "like_the_job": False}, "fail"),  # an exception is one in any process
+        ({"readings": ()}, "error"),  # its sampler gives nothing
+        ({"readings": (), "made": loader(length=0)}, "skip"),  # dataset-loads fails
+        ({"readings": (), "made": ITERABLE}, "fail"),
         ({"batch": batches(trouble=trouble("OSError: truncated"))}, "fail"),  # met only where batches were made
         ({"batch": batches(trouble=trouble("RuntimeError: stack expects", "collate"))}, "pass"),
         ({"batch": batches(trouble=trouble("MemoryError"))}, "pass"),
@@ -58,7 +62,20 @@ def test_the_index_and_the_line_are_named() -> None:
 
     assert finding.subject == "dataset[17]"
     assert finding.summary == "Sample 17 cannot be read: FileNotFoundError: /data/17.png"
-    assert '"/job/data.py", line 30, in __getitem__' in finding.why
+    assert "It was raised at /job/data.py:30." in finding.why
+
+
+def test_an_item_of_an_iterator_has_a_place_and_no_index() -> None:
+    (finding,) = judged(made=ITERABLE, trouble=trouble("ValueError: damaged", indices=("37",))).findings
+
+    assert finding.summary == "The 38th item of the iterator cannot be read: ValueError: damaged"
+    assert finding.fixes[0].commands == ("next(itertools.islice(dataset, 37, None))",)
+
+
+def test_what_waits_is_told_with_its_line() -> None:
+    (finding,) = judged(trouble=trouble("no answer", cpu_s=0.1)).findings
+
+    assert finding.summary == "Sample 17 does not come: after 20 s reading it still waits at /job/data.py:30"
 
 
 @pytest.mark.parametrize(

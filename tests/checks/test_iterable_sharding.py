@@ -7,8 +7,9 @@ import pytest
 from dl_doctor.checks.dataset.iterable_sharding import CHECK
 from dl_doctor.facts import worker_draws
 from dl_doctor.facts.worker_draws import Draws, WorkerDraws
+from dl_doctor.model import Ended
 from tests.examined import examined
-from tests.facts import ANSWERED, loader, loader_plan
+from tests.facts import ANSWERED, dataset_samples, loader, loader_plan, trouble
 
 ITEMS = tuple(map(str, range(64)))
 
@@ -28,7 +29,7 @@ ITEMS = tuple(map(str, range(64)))
 )
 def test_real_items(torch_python: str, name: str, status: str, subject: str | None) -> None:
     made, draws = examined(torch_python, name, worker_draws.collect)
-    verdict = CHECK.judge(draws, made, loader_plan(loader=made))
+    verdict = CHECK.judge(draws, made, loader_plan(loader=made), dataset_samples())
 
     assert verdict.status == status
     assert [finding.subject for finding in verdict.findings] == ([subject] if subject else [])
@@ -47,17 +48,42 @@ def items(*first: str, exhausted: bool = False) -> Draws:
         (items(*ITEMS), items(*ITEMS[::-1]), {"num_workers": 4}, "pass"),  # shuffled in each: it may be meant
         (items(*ITEMS[:15]), items(*ITEMS[:15]), {"num_workers": 4}, "pass"),  # too few to say, and there are more
         (items(*ITEMS[:15], exhausted=True), items(*ITEMS[:15], exhausted=True), {"num_workers": 4}, "warn"),
-        (items(exhausted=True), items(exhausted=True), {"num_workers": 4}, "error"),
+        (items(exhausted=True), items(exhausted=True), {"num_workers": 4}, "pass"),  # others may have them: noted
         (items(*ITEMS), items(exhausted=True), {"num_workers": 4}, "pass"),
     ],
 )
 def test_what_is_made_of_items(one: Draws, other: Draws, plan: dict[str, Any], status: str) -> None:
-    assert CHECK.judge(WorkerDraws(workers=(one, other)), loader(kind="iterable"), loader_plan(**plan)).status == status
+    assert (
+        CHECK.judge(WorkerDraws(workers=(one, other)), loader(kind="iterable"), loader_plan(**plan), dataset_samples()).status
+        == status
+    )
 
 
 @pytest.mark.parametrize(("shards", "workers", "levels"), [(4, 4, []), (3, 4, ["warn"]), (3, 0, []), (None, 4, [])])
 def test_shards_for_workers(shards: int | None, workers: int, levels: list[str]) -> None:
     draws = WorkerDraws(workers=(items("a", "b"), items("c")), shards=shards)
-    findings = CHECK.judge(draws, loader(kind="iterable"), loader_plan(num_workers=workers)).findings
+    findings = CHECK.judge(draws, loader(kind="iterable"), loader_plan(num_workers=workers), dataset_samples()).findings
 
     assert [finding.level for finding in findings] == levels
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (items(*ITEMS), items(exhausted=True), "Worker 1 gets no item, of 4 workers"),
+        (items(exhausted=True), items(exhausted=True), "Worker 0 and worker 1 get no item, of 4 workers"),
+    ],
+)
+def test_a_worker_without_items_is_noted(one: Draws, other: Draws, said: str) -> None:
+    draws = WorkerDraws(workers=(one, other))
+    (finding,) = CHECK.judge(draws, loader(kind="iterable"), loader_plan(num_workers=4), dataset_samples()).findings
+
+    assert (finding.level, finding.summary) == ("note", said)
+
+
+def test_an_item_that_raises_is_told_by_dataset_sample() -> None:
+    raised = Draws(ended=Ended(how="raised", error="ValueError: record 37 is damaged"))
+    draws, made, plan = WorkerDraws(workers=(raised, raised)), loader(kind="iterable"), loader_plan(num_workers=4)
+
+    assert CHECK.judge(draws, made, plan, dataset_samples(trouble=trouble())).status == "skip"
+    assert CHECK.judge(draws, made, plan, dataset_samples()).status == "error"

@@ -1,12 +1,14 @@
 """What was not tried, and what a worker's end is told as; real workers are in tests/doctor/facts/test_smoke_load.py."""
 
+from typing import Any
+
 import pytest
 
 from dl_doctor.checks.workers.smoke_load import CHECK
 from dl_doctor.facts.smoke_load import too_much
 from dl_doctor.model import Ended
 from dl_doctor.units import GIB, MIB
-from tests.facts import loader_plan, shared_memory, smoke_load, worker_memory
+from tests.facts import UNKNOWN, batches, dataset_samples, loader_plan, shared_memory, smoke_load, trouble, worker_memory
 
 FEEDER = """Traceback (most recent call last):
   File "/usr/lib/python3.11/multiprocessing/queues.py", line 244, in _feed
@@ -26,7 +28,7 @@ RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (2
     ],
 )
 def test_a_lost_batch_is_told_with_its_cause(printed: str, error: str, command: str) -> None:
-    verdict = CHECK.judge(smoke_load(late="feeder", printed=printed))
+    verdict = CHECK.judge(smoke_load(late="feeder", printed=printed), UNKNOWN, UNKNOWN)
     (finding,) = verdict.findings
 
     assert verdict.status == "fail"
@@ -55,15 +57,42 @@ def test_what_takes_too_much_is_not_tried(plan: dict[str, object], allowed: int,
 
 
 def test_what_was_not_tried_is_no_pass() -> None:
-    verdict = CHECK.judge(smoke_load(ended=None, refused="it would need 432 MiB", short_of_shared_memory=True))
+    verdict = CHECK.judge(smoke_load(ended=None, refused="it would need 432 MiB", short_of_shared_memory=True), UNKNOWN, UNKNOWN)
 
     assert (verdict.status, verdict.findings[0].explained_by) == ("warn", "shm-size")
 
 
 @pytest.mark.parametrize("how", ["hung", "stuck", "raised", "unstartable"])
 def test_a_probe_that_did_not_come_back_is_an_error(how: str) -> None:
-    assert CHECK.judge(smoke_load(ended=Ended(how=how))).status == "error"  # type: ignore[arg-type]
+    assert CHECK.judge(smoke_load(ended=Ended(how=how)), UNKNOWN, UNKNOWN).status == "error"  # type: ignore[arg-type]
 
 
 def test_the_main_process_died() -> None:
-    assert CHECK.judge(smoke_load(ended=Ended(how="killed", signal="SIGBUS"))).status == "fail"
+    assert CHECK.judge(smoke_load(ended=Ended(how="killed", signal="SIGBUS")), UNKNOWN, UNKNOWN).status == "fail"
+
+
+CAUGHT = """FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/site-packages/torch/utils/data/_utils/fetch.py", line 52, in fetch
+    data = [self.dataset[idx] for idx in possibly_batched_index]
+  File "/job/data.py", line 30, in __getitem__
+FileNotFoundError: /data/9.png
+"""
+
+
+@pytest.mark.parametrize(
+    ("sample", "batch", "status"),
+    [
+        (trouble(), None, "skip"),  # the same line raised the same exception for another sample
+        (None, trouble(), "skip"),
+        (None, trouble(stage="collate"), "skip"),
+        (trouble("KeyError: 7"), None, "fail"),
+        (trouble(trace='File "/job/data.py", line 31'), None, "fail"),
+        (trouble("FileNotFoundError", cpu_s=0.1), None, "fail"),  # that one waits
+        (None, None, "fail"),
+    ],
+)
+def test_one_cause_is_told_once(sample: Any, batch: Any, status: str) -> None:
+    load = smoke_load(raised=CAUGHT)
+
+    assert CHECK.judge(load, dataset_samples(trouble=sample), batches(trouble=batch)).status == status

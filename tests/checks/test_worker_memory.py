@@ -9,7 +9,7 @@ from dl_doctor.checks.workers.worker_memory import CHECK
 from dl_doctor.facts import WorkerMemory
 from dl_doctor.model import Ended
 from dl_doctor.units import GIB, MIB
-from tests.facts import loader_plan, memory_budget, worker_memory
+from tests.facts import UNKNOWN, dataset_samples, loader_plan, memory_budget, smoke_load, trouble, worker_memory
 
 STRINGS = (230, 17, 1, 223)
 """Pages that a list of short strings had copied, as measured: one for each sample at random, few for neighbours."""
@@ -79,14 +79,16 @@ ValueError: cannot decode image 4321
     ],
 )
 def test_against_the_memory_that_is_left(one: WorkerMemory, plan: dict[str, Any], headroom: int, status: str) -> None:
-    verdict = CHECK.judge(one, loader_plan(**plan), memory_budget(headroom, limit=max(headroom, GIB)))
+    verdict = CHECK.judge(one, loader_plan(**plan), memory_budget(headroom, limit=max(headroom, GIB)), UNKNOWN, UNKNOWN)
 
     assert verdict.status == status, verdict
 
 
 def test_the_fix_is_arrays_or_as_many_workers_as_fit() -> None:
     plan = loader_plan(num_workers=8)
-    (finding,) = CHECK.judge(worker_memory(copied=STRINGS), plan, memory_budget(4 * GIB, limit=4 * GIB)).findings
+    (finding,) = CHECK.judge(
+        worker_memory(copied=STRINGS), plan, memory_budget(4 * GIB, limit=4 * GIB), UNKNOWN, UNKNOWN
+    ).findings
 
     assert "copies of the dataset's objects" in finding.why
     assert [fix.commands[0] for fix in finding.fixes][1] == "DataLoader(..., num_workers=7)"
@@ -99,3 +101,31 @@ def test_memory_budget_counts_what_was_measured() -> None:
     assert measured is not None
     assert assumed is not None
     assert measured - assumed == 4 * 40 * MIB
+
+
+@pytest.mark.parametrize(
+    ("one", "met", "load", "status"),
+    [
+        (
+            f"ValueError: {CAUGHT}",
+            trouble("ValueError: cannot decode image 9", trace='File "/code/train.py", line 9'),
+            UNKNOWN,
+            "skip",
+        ),
+        (
+            f"ValueError: {CAUGHT}",
+            trouble("ValueError: no label", trace='File "/code/train.py", line 12'),
+            UNKNOWN,
+            "fail",
+        ),  # another
+        (f"ValueError: {CAUGHT}", None, UNKNOWN, "fail"),
+        ("RuntimeError: DataLoader worker exited unexpectedly", None, smoke_load(raised="the same"), "skip"),
+        ("RuntimeError: DataLoader worker exited unexpectedly", None, smoke_load(refused="too much"), "error"),
+        ("RuntimeError: DataLoader worker exited unexpectedly", None, smoke_load(0.1), "error"),  # there it went well
+    ],
+)
+def test_one_cause_is_told_once(one: str, met: Any, load: Any, status: str) -> None:
+    worker = worker_memory(readings=(), raised=one)
+    verdict = CHECK.judge(worker, loader_plan(num_workers=2), memory_budget(), dataset_samples(trouble=met), load)
+
+    assert verdict.status == status, verdict

@@ -25,7 +25,7 @@ from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 from dl_doctor.units import GIB
-from tests.facts import loader_plan, memory_budget, start_methods
+from tests.facts import UNKNOWN, allowance, dataset_samples, examination, loader_plan, memory_budget, start_methods
 
 FILE = Path(__file__).with_name("kinds.py")
 METHODS = ("fork", "spawn", "forkserver")
@@ -149,7 +149,7 @@ def examined(kind: str, python: str, *methods: str) -> dict[str, dict[str, Verdi
             known = await what_all_share(probes, settings, python)
             for method in methods:
                 plan = loader_plan(start_method=method, num_workers=WORKERS, loader=known[0])
-                trip = await dataset_trip.collect(probes, known[0], plan, start_methods(), MEMORY)
+                trip = await dataset_trip.collect(probes, known[1], plan, start_methods())
                 verdicts[method] = {check.id: judged(check, [*known, trip, plan, MEMORY, start_methods()]) for check in CHECKS}
         finally:
             probes.close()
@@ -160,13 +160,16 @@ def examined(kind: str, python: str, *methods: str) -> dict[str, dict[str, Verdi
 
 async def what_all_share(probes: Probes, settings: Settings, python: str) -> list[Any]:
     target = Target(path=python, why="a test", has_torch=True)
-    made = await loader.collect(probes, settings, target, MEMORY)
+    made = await loader.collect(probes, settings, target, allowance(MEMORY.headroom_bytes))
     assert not isinstance(made, Unavailable)
     assert made.made, made.wrong or made.ended
+    known = examination(made)
     return [
         made,
-        await dataset_objects.collect(probes, made, MEMORY),
-        await worker_cuda.collect(probes, made, MEMORY),
+        known,
+        dataset_samples(),
+        await dataset_objects.collect(probes, known),
+        await worker_cuda.collect(probes, known, UNKNOWN, UNKNOWN),
         await entry_script.collect(probes, settings, target),
     ]
 

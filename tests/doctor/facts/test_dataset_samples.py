@@ -1,8 +1,12 @@
 """Samples that are really read."""
 
+from typing import Any
+
 import pytest
 
-from dl_doctor.facts import dataset_samples
+from dl_doctor.facts import dataset_samples, readable_dataset, trouble
+from dl_doctor.model import Ended, Unavailable
+from tests import facts
 from tests.examined import examined
 
 
@@ -40,3 +44,63 @@ def test_what_is_refused_is_told_apart(torch_python: str, name: str, refused: bo
     _, found = examined(torch_python, name, dataset_samples.collect)
 
     assert found.out_of_memory is refused
+
+
+def test_what_does_not_come_tells_where_it_waits(torch_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the job's code catches every Exception and tries again."""
+    monkeypatch.setattr(dataset_samples, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(trouble, "PATIENCE_S", 0.5)
+    _, found = examined(torch_python, "waits", dataset_samples.collect)
+
+    assert (found.ended.how, found.waits, found.obstacle) == ("answered", True, "a sample does not come")
+    assert 'datasets.py", line' in found.trouble.trace
+
+
+def test_what_computes_for_long_does_not_wait(torch_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_samples, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(trouble, "PATIENCE_S", 0.5)
+    _, found = examined(torch_python, "computes", dataset_samples.collect)
+
+    assert (found.late, found.waits) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "idle"),
+    [("no_items", 0, True), ("items_of_the_last", 3, True), ("all_of_few", 5, False)],
+)
+def test_an_iterable_dataset_that_gives_the_first_worker_nothing(torch_python: str, name: str, read: int, idle: bool) -> None:
+    _, found = examined(torch_python, name, dataset_samples.collect, num_workers=2)
+
+    assert (len(found.readings), found.first_worker_idle) == (read, idle)
+
+
+@pytest.mark.parametrize(
+    ("fields", "obstacle"),
+    [
+        ({}, None),
+        ({"trouble": facts.trouble()}, None),  # one sample
+        ({"trouble": facts.trouble("MemoryError")}, "a sample takes more memory than an examination may"),
+        ({"ended": Ended(how="killed", signal="SIGSEGV")}, "the process that reads samples died by SIGSEGV"),
+        ({"ended": Ended(how="hung", state="S")}, "a sample does not come"),
+        ({"readings": ()}, "the dataset gives no sample"),
+    ],
+)
+def test_what_keeps_others_from_reading(fields: dict[str, Any], obstacle: str | None) -> None:
+    given: Any = readable_dataset.collect(facts.examination(), facts.dataset_samples(**fields))
+
+    assert given == (Unavailable.absent(f"{obstacle}: see dataset-sample") if obstacle else facts.readable())
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "like_the_job"),
+    [
+        ({}, {}, True),
+        ({}, {"start_method": "spawn"}, True),
+        ({"threads": ("pool",)}, {"num_workers": 2}, True),  # the job's forked workers lack it too
+        ({"threads": ("pool",)}, {"start_method": "spawn"}, False),
+        ({"opened": ("/data/a.h5",)}, {"start_method": "spawn"}, False),
+        ({"unsafe_at_fork": ("opencv",)}, {"num_workers": 0}, False),  # nothing is forked
+    ],
+)
+def test_whether_the_job_would_hang_too(fields: dict[str, Any], settings: dict[str, Any], like_the_job: bool) -> None:
+    assert facts.examination(facts.loader(**fields), **settings).like_the_job is like_the_job

@@ -11,7 +11,7 @@ from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB, MIB
 from tests.collected import collected
-from tests.facts import loader_plan, memory_budget, start_methods
+from tests.facts import allowance, examination, loader_plan, start_methods
 
 SOURCE = """
 import multiprocessing, os, time
@@ -41,13 +41,13 @@ def make():
 def sent(part: str, python: str, folder: Path, *, method: str = "spawn", headroom: int = 8 * GIB) -> Any:
     """The trip of a dataset that holds an object of a class with this body, and what is reachable from it."""
     (folder / "data.py").write_text(SOURCE.format(part=part))
-    memory = memory_budget(headroom=headroom)
 
     async def both(probes: Probes) -> Any:
         settings: Any = Settings(dataset=f"{folder / 'data.py'}:make", start_method=method)
-        made: Any = await loader.collect(probes, settings, Target(path=python, why="a test", has_torch=True), memory)
-        trip = await dataset_trip.collect(probes, made, loader_plan(start_method=method), start_methods(), memory)
-        return trip, await dataset_objects.collect(probes, made, memory)
+        made: Any = await loader.collect(probes, settings, Target(path=python, why="a test", has_torch=True), allowance(headroom))
+        known = examination(made, start_method=method)
+        trip = await dataset_trip.collect(probes, known, loader_plan(start_method=method), start_methods())
+        return trip, await dataset_objects.collect(probes, known)
 
     return collected(both)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import GpuGrant, LoaderPlan, MemoryBudget, PinnedMemory, Slurm, TorchFiles, pinned_memory
+from dl_doctor.facts import GpuGrant, LoaderPlan, PinnedMemory, Slurm, TorchFiles, pinned_memory
 from dl_doctor.facts.pinned_memory import needed
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings
@@ -24,12 +24,12 @@ def asked(
     plan: LoaderPlan | None = None,
     gpus: GpuGrant = GPU,
     files: TorchFiles | None = None,
-    memory: MemoryBudget | None = None,
+    headroom: int = 200 * GIB,
     slurm: Slurm | Unavailable = NO_SLURM,
     **settings: Any,
 ) -> PinnedMemory | Unavailable:
     plan = plan or facts.loader_plan(num_workers=1, batch_bytes=24 * MIB, pin_memory=True)
-    given = (plan, gpus, facts.target(path=sys.executable), files or facts.torch_files(), memory or facts.memory_budget())
+    given = (plan, gpus, facts.target(path=sys.executable), files or facts.torch_files(), facts.allowance(headroom))
     found: PinnedMemory | Unavailable = collected(pinned_memory.collect, Settings(**settings), *given, slurm)
     return found
 
@@ -96,7 +96,7 @@ def test_where_nothing_is_tried(given: dict[str, Any], why: str) -> None:
 
 
 def test_more_than_a_quarter_of_the_memory_is_not_tried() -> None:
-    told = asked(memory=facts.memory_budget(4 * GIB))
+    told = asked(headroom=4 * GIB)
 
     assert isinstance(told, PinnedMemory)
     assert told.refused == "with torch and CUDA it would take 1.12 GiB, and a quarter of the memory that is left is 1 GiB"

@@ -10,6 +10,7 @@ from dl_doctor.facts import SmokeLoad
 from dl_doctor.facts.smoke_load import load_of
 from dl_doctor.model import Verdict
 from dl_doctor.units import GIB
+from tests.facts import UNKNOWN
 from tests.loaders import probed, written
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -53,7 +54,7 @@ def tried(python: str, folder: Path, source: str, method: str = "fork", **change
     arguments = {"batch_size": None, "batches": 4, "patience_s": 30, "allowed_bytes": 4 * GIB, **plain, **changes}
     answer = probed(python, written(folder, source), "smoke_load", arguments)
     fact = load_of({**arguments, "wanted": arguments["batches"]}, answer)
-    return fact, CHECK.judge(fact)
+    return fact, CHECK.judge(fact, UNKNOWN, UNKNOWN)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -89,7 +90,7 @@ def test_a_batch_that_is_lost_is_named_at_once(torch_python: str, tmp_path: Path
 def test_the_line_that_raised_is_told(torch_python: str, tmp_path: Path) -> None:
     _, verdict = tried(torch_python, tmp_path, RAISES)
 
-    assert f'File "{tmp_path}/job.py", line ' in verdict.findings[0].why
+    assert f"It was raised at {tmp_path}/job.py:" in verdict.findings[0].why
 
 
 def test_a_hang_is_an_error_and_says_what_the_workers_do(torch_python: str, tmp_path: Path) -> None:

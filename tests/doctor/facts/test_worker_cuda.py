@@ -9,7 +9,7 @@ from dl_doctor.facts import Target, WorkerCuda, loader, worker_cuda
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from tests.collected import collected
-from tests.facts import memory_budget
+from tests.facts import UNKNOWN, allowance, examination
 
 SOURCE = """
 import torch
@@ -44,10 +44,8 @@ def test_a_sample(body: str, collate: str, used_at: str | None, error: str | Non
 
     async def both(probes: Probes) -> Any:
         settings = Settings(loader=f"{tmp_path / 'data.py'}:make")
-        made: Any = await loader.collect(
-            probes, settings, Target(path=torch_python, why="a test", has_torch=True), memory_budget()
-        )
-        return await worker_cuda.collect(probes, made, memory_budget())
+        made: Any = await loader.collect(probes, settings, Target(path=torch_python, why="a test", has_torch=True), allowance())
+        return await worker_cuda.collect(probes, examination(made), UNKNOWN, UNKNOWN)
 
     use: WorkerCuda = collected(both)
 
