@@ -3,12 +3,10 @@
 import math
 import posixpath
 import shlex
-from bisect import bisect_left
-from collections.abc import Callable
 
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
-from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
@@ -77,21 +75,11 @@ def give_gpus(number: int | None = None) -> tuple[Fix, ...]:
     )
 
 
-def ask_for_less(plan: LoaderPlan, fits: Callable[[int, int], bool]) -> tuple[Fix, ...]:
-    """The most workers that fit with a prefetch_factor of 1; nothing where none do, or where it is as little already.
-
-    Args:
-        plan: how the job loads now.
-        fits: whether so many workers, with this prefetch_factor, do; with fewer, what fits does so still.
-    """
-    if not plan.num_workers:
+def ask_for_less(fitting: FittingLoader | Unavailable, title: str = "Or ask for less") -> tuple[Fix, ...]:
+    """The number of workers that all limits allow; nothing where there is none, or where it is as little already."""
+    if isinstance(fitting, Unavailable) or fitting.num_workers is None or fitting.unchanged:
         return ()
-    most = plan.num_workers if plan.prefetch_factor > 1 else plan.num_workers - 1
-    workers = bisect_left(range(most + 1), True, key=lambda number: not fits(number, 1)) - 1
-    if workers < 0:
-        return ()
-    options = f"num_workers={workers}, prefetch_factor=1" if workers else "num_workers=0"
-    return (Fix("Or ask for less", (f"DataLoader(..., {options})",), note="It loads more slowly."),)
+    return (Fix(title, (f"DataLoader(..., {fitting.options})",), note="It fits the CPUs and all memory that are left here."),)
 
 
 def more_memory(memory: MemoryBudget, need: int, share: float, cgroups: Cgroups | Unavailable) -> tuple[Fix, ...]:

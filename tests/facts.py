@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from dl_doctor.contract import needs_of
 from dl_doctor.facts import (
     Allowance,
     Batches,
@@ -13,6 +14,7 @@ from dl_doctor.facts import (
     DatasetSamples,
     DatasetTrip,
     Examination,
+    FittingLoader,
     GpuAccess,
     GpuGrant,
     GpuLibraries,
@@ -42,6 +44,7 @@ from dl_doctor.facts import (
     WorkerCuda,
     WorkerMemory,
     WorkerRoundtrip,
+    fitting_loader,
 )
 from dl_doctor.facts import examination as examining
 from dl_doctor.facts import visible_gpus as visible
@@ -64,6 +67,8 @@ from dl_doctor.facts.worker_roundtrip import Trip
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.settings import Settings
 from dl_doctor.units import GIB, MIB
+
+UNKNOWN = Unavailable.not_asked("a test")
 
 
 def loader_plan(
@@ -90,6 +95,13 @@ def loader_plan(
         worker or unknown,
     )
     return msgspec.structs.replace(plan, tensors_per_batch=tensors_per_batch) if tensors_per_batch else plan
+
+
+def fitting(plan: LoaderPlan, *known: Any) -> FittingLoader:
+    """What fits these facts, as the collector makes it."""
+    needs = needs_of(fitting_loader.collect).items()
+    given = {name: next((one for one in (plan, *known) if isinstance(one, need.fact)), UNKNOWN) for name, need in needs}
+    return fitting_loader.collect(**given)  # type: ignore[arg-type, return-value]
 
 
 def loader_arguments(**fields: Any) -> LoaderArguments:
@@ -434,9 +446,6 @@ def loader(arguments: LoaderArguments | None = None, **fields: Any) -> Loader:
         "arguments": arguments,
     }
     return Loader(**{**known, **fields})
-
-
-UNKNOWN = Unavailable.not_asked("a test")
 
 
 def allowance(headroom: int = 8 * GIB) -> Allowance:

@@ -31,7 +31,7 @@ NO_GROUPS = Unavailable.absent("no control groups")
 def test_pytorch_pytorch_5040(torch_python: str, name: str, free: int, status: str) -> None:
     """A worker dies by a bus error in a container with 64 MiB of /dev/shm (B001)."""
     made, found = examined(torch_python, name, batches.collect)
-    verdict = shm_size.CHECK.judge(shared_memory(free_bytes=free), loader_plan(loader=made, batches=found))
+    verdict = shm_size.CHECK.judge(shared_memory(free_bytes=free), loader_plan(loader=made, batches=found), UNKNOWN)
 
     assert verdict.status == status
     assert all("--shm-size=2g" in str(finding.fix_for("docker").commands) for finding in verdict.findings)
@@ -46,8 +46,8 @@ def test_kubernetes_kubernetes_125852(torch_python: str, cache: int, statuses: t
     made, found = examined(torch_python, "large", batches.collect)
     plan = loader_plan(loader=made, batches=found, num_workers=16)
     free, headroom = shared_memory(free_bytes=128 * GIB), 8 * GIB - int(7.5e9) + cache
-    size = shm_size.CHECK.judge(free, plan)
-    memory = shm_memory_limit.CHECK.judge(plan, memory_budget(headroom, 8 * GIB), free, runtime("kubernetes"), NO_GROUPS)
+    size = shm_size.CHECK.judge(free, plan, UNKNOWN)
+    memory = shm_memory_limit.CHECK.judge(plan, memory_budget(headroom, 8 * GIB), free, runtime("kubernetes"), NO_GROUPS, UNKNOWN)
 
     assert (size.status, memory.status) == statuses
 

@@ -1,14 +1,11 @@
 import math
-from collections.abc import Callable
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import Cgroups, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.facts import Cgroups, FittingLoader, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.facts.fitting_loader import COMFORT_OF_MEMORY
 from dl_doctor.fixes import ask_for_less, more_memory
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB, binary_size
-
-COMFORT = 0.7
-"""Share of the headroom that the need may take before it warns: what a dataset and a model hold comes on top. Proposal."""
 
 NOTHING_LEFT = 100 * MIB
 """The kubelet's default eviction threshold (memory.available < 100Mi)."""
@@ -21,6 +18,7 @@ def memory_budget(
     gpus: GpuGrant | Unavailable,
     runtime: Runtime | Unavailable,
     cgroups: Cgroups | Unavailable,
+    fitting: FittingLoader | Unavailable,
 ) -> Verdict:
     """Memory suffices for the processes and the batches in flight
 
@@ -58,7 +56,7 @@ def memory_budget(
     need = plan.memory_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loaders need at least {binary_size(need)}"
     findings = [
-        *(nothing_left(memory, plan, cgroups) or too_little(memory, plan, cgroups)),
+        *(nothing_left(memory, plan, cgroups) or too_little(memory, plan, cgroups, ask_for_less(fitting))),
         *resource_limits(limits, plan, gpus),
         *promised_too_much(memory, plan),
     ]
@@ -79,14 +77,14 @@ def nothing_left(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unav
             expected=Quantity(NOTHING_LEFT, "bytes", "the kubelet's eviction threshold"),
             relation="at_least",
             why="Importing torch alone takes more.",
-            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0), COMFORT, cgroups),
+            fixes=more_memory(memory, max(GIB, plan.memory_need_bytes or 0), COMFORT_OF_MEMORY, cgroups),
         )
     ]
 
 
-def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavailable) -> list[Finding]:
+def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavailable, fewer: tuple[Fix, ...]) -> list[Finding]:
     need = plan.memory_need_bytes
-    if need is None or need <= COMFORT * memory.headroom_bytes:
+    if need is None or need <= COMFORT_OF_MEMORY * memory.headroom_bytes:
         return []
     beyond = need > memory.headroom_bytes
     above = binary_size(memory.headroom_bytes)
@@ -98,14 +96,14 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavai
             f"{binary_size(need)}",
             measured=Quantity(memory.headroom_bytes, "bytes", memory.tightest.source),
             expected=Quantity(
-                need if beyond else math.ceil(need / COMFORT),
+                need if beyond else math.ceil(need / COMFORT_OF_MEMORY),
                 "bytes",
                 "the processes of all ranks and the batches in shared memory",
             ),
             relation="at_least",
-            why="The dataset, the model and CUDA come on top of it, hence the 70 %. "
+            why="What the dataset, the model and CUDA hold comes on top of that: the loaders should leave 30 % of it free. "
             'Beyond the limit the kernel kills a process: "DataLoader worker is killed by signal: Killed".',
-            fixes=(*more_memory(memory, need, COMFORT, cgroups), *ask_for_less(plan, fits_into(memory, plan))),
+            fixes=(*more_memory(memory, need, COMFORT_OF_MEMORY, cgroups), *fewer),
         )
     ]
 
@@ -202,13 +200,6 @@ def kubelets_view(memory: MemoryBudget, runtime: Runtime | Unavailable) -> list[
             why="It evicts by this number, which includes page cache that was read twice.",
         )
     ]
-
-
-def fits_into(memory: MemoryBudget, plan: LoaderPlan) -> Callable[[int, int], bool]:
-    def fits(workers: int, prefetch_factor: int) -> bool:
-        return plan.memory_need_with(workers, prefetch_factor) <= COMFORT * memory.headroom_bytes
-
-    return fits
 
 
 CHECK = Check(memory_budget)

@@ -1,9 +1,7 @@
-from collections.abc import Callable
-
 from dl_doctor.contract import Check
-from dl_doctor.facts import Cgroups, LoaderPlan, MemoryBudget, Runtime, SharedMemory
+from dl_doctor.facts import Cgroups, FittingLoader, LoaderPlan, MemoryBudget, Runtime, SharedMemory
 from dl_doctor.fixes import ask_for_less, more_memory
-from dl_doctor.model import Finding, Quantity, Unavailable, Verdict
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import binary_size
 
 COMFORT = 0.7
@@ -19,6 +17,7 @@ def shm_memory_limit(
     shm: SharedMemory | Unavailable,
     runtime: Runtime | Unavailable,
     cgroups: Cgroups | Unavailable,
+    fitting: FittingLoader | Unavailable,
 ) -> Verdict:
     """The memory limit leaves room for shared memory
 
@@ -49,7 +48,7 @@ def shm_memory_limit(
     if not plan.num_workers or need is None:
         wanted = "no shared memory is needed" if plan.num_workers == 0 else "what the loader needs is not known"
         return Verdict(f"{binary_size(headroom)} of memory left; {wanted}")
-    findings = [] if need <= COMFORT * headroom else [too_little(need, plan, memory, shm, cgroups)]
+    findings = [] if need <= COMFORT * headroom else [too_little(need, plan, memory, shm, cgroups, ask_for_less(fitting))]
     if not memory.limit_known and not any(finding.level == "fail" for finding in findings):
         return Verdict.unknown("a memory limit, or what is charged to it, cannot be read")
     seen = f"{binary_size(headroom)} of memory left ({memory.tightest.source}); the loader needs {binary_size(need)} as /dev/shm"
@@ -57,7 +56,12 @@ def shm_memory_limit(
 
 
 def too_little(
-    need: int, plan: LoaderPlan, memory: MemoryBudget, shm: SharedMemory | Unavailable, cgroups: Cgroups | Unavailable
+    need: int,
+    plan: LoaderPlan,
+    memory: MemoryBudget,
+    shm: SharedMemory | Unavailable,
+    cgroups: Cgroups | Unavailable,
+    fewer: tuple[Fix, ...],
 ) -> Finding:
     beyond = need > memory.headroom_bytes
     left = binary_size(memory.headroom_bytes)
@@ -73,17 +77,9 @@ def too_little(
         relation="at_least",
         why=f"{plan.arithmetic} They count as memory of this job.{looks} "
         'It ends in "DataLoader worker is killed by signal: Killed", or with the whole container.',
-        fixes=(*more_memory(memory, need, COMFORT, cgroups), *ask_for_less(plan, fits_into(memory, plan))),
+        fixes=(*more_memory(memory, need, COMFORT, cgroups), *fewer),
         explained_by="memory-budget",
     )
-
-
-def fits_into(memory: MemoryBudget, plan: LoaderPlan) -> Callable[[int, int], bool]:
-    def fits(workers: int, prefetch_factor: int) -> bool:
-        need = plan.shm_need_with(workers, prefetch_factor)
-        return need is not None and need <= COMFORT * memory.headroom_bytes
-
-    return fits
 
 
 def smaller_than_it_looks(runtime: Runtime | Unavailable) -> list[Finding]:

@@ -1,15 +1,11 @@
 import shlex
-from collections.abc import Callable
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import LoaderPlan, SharedMemory
+from dl_doctor.facts import FittingLoader, LoaderPlan, SharedMemory
 from dl_doctor.facts.batches import SpareViews
 from dl_doctor.fixes import ask_for_less, for_containers
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import MIB, binary_size, round_up
-
-COMFORT = 1.5
-"""Times the need. Below it, one slow consumer or a second loader takes the rest. Proposal, to be calibrated."""
 
 BLIND_MINIMUM = 512 * MIB
 """Wanted where the need is unknown: the line below which DeepSpeed's ds_report warns."""
@@ -23,7 +19,7 @@ STALE_MINIMUM = 1 * MIB
 PATH = "/dev/shm"  # noqa: S108 (it is the subject)
 
 
-def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
+def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan, fitting: FittingLoader | Unavailable) -> Verdict:
     """Shared memory holds the batches in flight
 
     ## What it checks
@@ -61,9 +57,16 @@ def shm_size(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
     free = "" if shm.free_bytes is None else f", {binary_size(shm.free_bytes)} free"
     need = plan.shm_need_bytes
     wanted = "what the loader needs is not known" if need is None else f"the loader needs {binary_size(need)}"
+    fewer = ask_for_less(fitting)
     return Verdict(
         f"{PATH} has {size}{free}; {wanted}",
-        [*left_over(shm), *too_small(shm, plan), *too_few_files(shm, plan), *whole_storages(plan), *unknown_need(plan)],
+        [
+            *left_over(shm),
+            *too_small(shm, plan, fewer),
+            *too_few_files(shm, plan),
+            *whole_storages(plan),
+            *unknown_need(plan),
+        ],
     )
 
 
@@ -78,18 +81,18 @@ def missing(shm: Unavailable, plan: LoaderPlan) -> Verdict:
         summary=f"There is no {PATH}, and {'ranks share memory' if plan.num_workers == 0 else 'workers hand their batches over'}"
         " through it",
         why="Already a lock of multiprocessing lives there: a DataLoader with workers ends in FileNotFoundError.",
-        fixes=enlarge(comfortable(plan.shm_need_bytes, plan) if plan.shm_need_bytes else BLIND_MINIMUM),
+        fixes=enlarge(plan.comfortable_shm(plan.shm_need_bytes) if plan.shm_need_bytes else BLIND_MINIMUM),
     )
     return Verdict(shm.detail, [finding])
 
 
-def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
+def too_small(shm: SharedMemory, plan: LoaderPlan, fewer: tuple[Fix, ...]) -> list[Finding]:
     need = plan.shm_need_bytes
     if shm.free_bytes is None or (plan.num_workers == 0 and not plan.nccl_bytes):
         return []
     if need is None:
         return blind(shm.free_bytes, used(shm))
-    comfort = comfortable(need, plan)
+    comfort = plan.comfortable_shm(need)
     if shm.free_bytes >= comfort:
         return []
     tight = shm.free_bytes >= need
@@ -104,7 +107,7 @@ def too_small(shm: SharedMemory, plan: LoaderPlan) -> list[Finding]:
             expected=Quantity(comfort if tight else need, "bytes", plan.arithmetic or "what NCCL shares between ranks"),
             relation="at_least",
             why=" ".join(filter(None, (plan.arithmetic, symptom(tight=tight, plan=plan), occupied(shm)))),
-            fixes=(*enlarge(comfort + used(shm)), *ask_for_less(plan, fits_into(shm.free_bytes, plan))),
+            fixes=(*enlarge(comfort + used(shm)), *fewer),
         )
     ]
 
@@ -212,19 +215,6 @@ def left_over(shm: SharedMemory) -> list[Finding]:
             ),
         )
     ]
-
-
-def comfortable(need: int, plan: LoaderPlan) -> int:
-    """The need with room to spare, and with what NCCL may take."""
-    return max(int(COMFORT * need), need + plan.nccl_bytes)
-
-
-def fits_into(free: int, plan: LoaderPlan) -> Callable[[int, int], bool]:
-    def fits(workers: int, prefetch_factor: int) -> bool:
-        need = plan.shm_need_with(workers, prefetch_factor)
-        return need is not None and comfortable(need, plan) <= free
-
-    return fits
 
 
 def symptom(*, tight: bool, plan: LoaderPlan) -> str:

@@ -1,14 +1,14 @@
 import math
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import CpuBudget, LoaderPlan
+from dl_doctor.facts import CpuBudget, FittingLoader, LoaderPlan
 from dl_doctor.facts.loader_plan import WORKERS_PER_CPU
-from dl_doctor.fixes import give_cpus
-from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.fixes import ask_for_less, give_cpus
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
 
 
-def worker_count(cpu: CpuBudget, plan: LoaderPlan) -> Verdict:
+def worker_count(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unavailable) -> Verdict:
     """The workers fit the CPUs
 
     ## What it checks
@@ -40,7 +40,7 @@ def worker_count(cpu: CpuBudget, plan: LoaderPlan) -> Verdict:
         return Verdict(f"{allowed}; the number of workers is not known", [suggestion(cpu), *torch_hint(cpu)])
     seen = f"{count(plan.num_workers, 'worker')} per rank ({plan.workers_source}); {allowed}"
     if plan.num_workers > max(1.0, WORKERS_PER_CPU * cpu.cpus):
-        return Verdict(seen, [too_many(cpu, plan, plan.num_workers)])
+        return Verdict(seen, [too_many(cpu, plan, plan.num_workers, fitting)])
     return Verdict(seen, [*needless_warning(cpu, plan.num_workers), *torch_hint(cpu)])
 
 
@@ -59,7 +59,7 @@ def suggestion(cpu: CpuBudget) -> Finding:
     )
 
 
-def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int) -> Finding:
+def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int, fitting: FittingLoader | Unavailable) -> Finding:
     hint = torch_hint(cpu)
     return Finding(
         level="warn",
@@ -73,7 +73,7 @@ def too_many(cpu: CpuBudget, plan: LoaderPlan, workers: int) -> Finding:
         ),
         relation="at_most",
         why=" ".join(["They take turns, and each one costs memory.", *(note.summary for note in hint)]),
-        fixes=(Fix("Use fewer workers", (f"DataLoader(..., num_workers={suggested(cpu)})",)), *more_cpus(cpu, plan)),
+        fixes=(*ask_for_less(fitting, "Use fewer workers"), *more_cpus(cpu, plan)),
         explained_by="cpu-budget",
     )
 

@@ -1,11 +1,10 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DatasetSamples, LoaderPlan, MemoryBudget, SmokeLoad, WorkerMemory
+from dl_doctor.facts import DatasetSamples, FittingLoader, LoaderPlan, MemoryBudget, SmokeLoad, WorkerMemory
+from dl_doctor.facts.fitting_loader import COMFORT_OF_WORKERS
+from dl_doctor.fixes import ask_for_less
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.text import place_in
 from dl_doctor.units import binary_size, count
-
-COMFORT = 0.25
-"""Share of the headroom that the workers may take before it warns: model, CUDA and batches come on top. Proposal."""
 
 
 def worker_memory(
@@ -14,6 +13,7 @@ def worker_memory(
     memory: MemoryBudget,
     samples: DatasetSamples | Unavailable,
     load: SmokeLoad | Unavailable,
+    fitting: FittingLoader | Unavailable,
 ) -> Verdict:
     """The workers' own memory fits
 
@@ -63,7 +63,7 @@ def worker_memory(
     )
     if plan.num_workers is None:
         return Verdict(f"{seen}. The number of workers is not known")
-    return Verdict(seen, too_much(worker, plan, memory, need, each))
+    return Verdict(seen, too_much(worker, plan, memory, need, each, ask_for_less(fitting)))
 
 
 def what_became_of(worker: WorkerMemory) -> str:
@@ -111,13 +111,13 @@ def by_arrays() -> Fix:
     )
 
 
-def too_much(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget, need: int, each: int) -> list[Finding]:
+def too_much(
+    worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget, need: int, each: int, fewer: tuple[Fix, ...]
+) -> list[Finding]:
     left = memory.headroom_bytes
-    if need <= COMFORT * left or not plan.num_workers:
+    if need <= COMFORT_OF_WORKERS * left or not plan.num_workers:
         return []
     beyond = need > left
-    fits = int(COMFORT * left / plan.ranks / each)
-    fewer = Fix("Or use fewer workers", (f"DataLoader(..., num_workers={fits})",), note="It may load more slowly.")
     copied = worker.method == "fork" and worker.copied_by(plan.num_workers) > each / 2
     cause = (
         "It is copies of the dataset's objects, which workers share only until they look at them."
@@ -133,10 +133,10 @@ def too_much(worker: WorkerMemory, plan: LoaderPlan, memory: MemoryBudget, need:
             summary=f"{how_many(plan.num_workers, plan)} will have {binary_size(need)} for themselves after an epoch, and "
             f"{binary_size(left)} are left",
             measured=Quantity(need, "bytes", f"{how_many(plan.num_workers, plan)} of {binary_size(each)}"),
-            expected=Quantity(left if beyond else int(COMFORT * left), "bytes", memory.tightest.source),
+            expected=Quantity(left if beyond else int(COMFORT_OF_WORKERS * left), "bytes", memory.tightest.source),
             relation="at_most",
             why=f'{cause} Beyond the limit a worker ends: "DataLoader worker is killed by signal: Killed".',
-            fixes=(by_arrays(), *((fewer,) if 0 < fits < plan.num_workers else ())),
+            fixes=(by_arrays(), *fewer),
         )
     ]
 

@@ -21,6 +21,7 @@ from dl_doctor.facts import (
     environment,
     expectation,
     examination,
+    fitting_loader,
     gpu_access,
     gpu_grant,
     gpu_libraries,
@@ -69,6 +70,7 @@ from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.examination import Examination
+from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
@@ -121,6 +123,7 @@ __all__ = [
     "Environment",
     "Expectation",
     "Examination",
+    "FittingLoader",
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
@@ -189,6 +192,7 @@ COLLECTORS = (
     Collector(environment.collect),
     Collector(expectation.collect),
     Collector(examination.collect),
+    Collector(fitting_loader.collect),
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),

@@ -44,6 +44,10 @@ WORKERS_PER_CPU = 1.5
 replaced by what a sweep measures."""
 
 
+COMFORT_OF_SHM = 1.5
+"""Times the need. Below it, one slow consumer or a second loader takes the rest. Proposal, to be calibrated."""
+
+
 class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the job's DataLoader: from the options, else from the loader itself and its batches. None is unknown,
     never 0.
@@ -121,6 +125,10 @@ class LoaderPlan(msgspec.Struct, frozen=True, kw_only=True):
             return None
         once = self.held_bytes + workers * self.kept_bytes + PAGE_BYTES * locks(workers)
         return self.ranks * (in_flight(workers, prefetch_factor) * self.batch_bytes + once)
+
+    def comfortable_shm(self, need: int) -> int:
+        """The need with room to spare, and with what NCCL may take."""
+        return max(int(COMFORT_OF_SHM * need), need + self.nccl_bytes)
 
     @property
     def shm_files_needed(self) -> int:

@@ -10,7 +10,7 @@ from dl_doctor.facts.cgroups import ControlGroup
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
-from tests.facts import gpu_grant, limits, loader_plan, memory_budget, runtime
+from tests.facts import fitting, gpu_grant, limits, loader_plan, memory_budget, runtime
 
 NEED = (140 + 8 * 10 + 24) * MIB + (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 """Of a rank with 8 forked workers and batches of 24 MiB, one of which is still samples, too."""
@@ -25,7 +25,9 @@ NO_GROUPS = Unavailable.absent("no control groups")
 def judge(
     memory: Any, *, where: str = "docker", rlimits: Any = None, gpus: Any = None, cgroups: Any = NO_GROUPS, **plan: Any
 ) -> Verdict:
-    return CHECK.judge(memory, loader_plan(**plan), rlimits or limits(), gpus or gpu_grant(), runtime(where), cgroups)
+    known = loader_plan(**plan)
+    fits = fitting(known, memory)
+    return CHECK.judge(memory, known, rlimits or limits(), gpus or gpu_grant(), runtime(where), cgroups, fits)
 
 
 @pytest.mark.parametrize(

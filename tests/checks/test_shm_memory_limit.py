@@ -7,7 +7,7 @@ import pytest
 from dl_doctor.checks.shm.shm_memory_limit import CHECK
 from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
-from tests.facts import loader_plan, memory_budget, runtime, shared_memory
+from tests.facts import fitting, loader_plan, memory_budget, runtime, shared_memory
 
 NEED = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 PLAN = {"num_workers": 8, "batch_bytes": 24 * MIB}
@@ -16,7 +16,9 @@ PLAN = {"num_workers": 8, "batch_bytes": 24 * MIB}
 def judged(headroom: int, plan: dict[str, Any] = PLAN, *, where: str = "docker", **memory: Any) -> Verdict:
     known = memory_budget(headroom, 8 * GIB, **memory)
     shm = shared_memory(free_bytes=128 * GIB)
-    return CHECK.judge(loader_plan(**plan), known, shm, runtime(where), Unavailable.absent("no control groups"))
+    wanted = loader_plan(**plan)
+    no_groups = Unavailable.absent("no control groups")
+    return CHECK.judge(wanted, known, shm, runtime(where), no_groups, fitting(wanted, known, shm))
 
 
 @pytest.mark.parametrize(

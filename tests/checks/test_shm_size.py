@@ -8,15 +8,20 @@ import msgspec
 import pytest
 
 from dl_doctor.checks.shm.shm_size import CHECK, enlarge
+from dl_doctor.facts import LoaderPlan, SharedMemory
 from dl_doctor.facts.batches import SpareViews
 from dl_doctor.facts.shared_memory import Segment, Tenant
-from dl_doctor.model import Unavailable
+from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
-from tests.facts import batches, gpu_grant, loader, loader_arguments, loader_plan, shared_memory
+from tests.facts import batches, fitting, gpu_grant, loader, loader_arguments, loader_plan, shared_memory
 
 SPARE = SpareViews(path="batch['crop'][0]", views=8, storage_bytes=32 * MIB, tensor_bytes=4096)
 
 EIGHT_WORKERS = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
+
+
+def judged(shm: SharedMemory | Unavailable, plan: LoaderPlan) -> Verdict:
+    return CHECK.judge(shm, plan, fitting(plan, shm))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +36,7 @@ EIGHT_WORKERS = (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
     ],
 )
 def test_free_space_against_the_need(free: int | None, status: str) -> None:
-    verdict = CHECK.judge(shared_memory(free_bytes=free), loader_plan(num_workers=8, batch_bytes=24 * MIB))
+    verdict = judged(shared_memory(free_bytes=free), loader_plan(num_workers=8, batch_bytes=24 * MIB))
 
     assert verdict.status == status
 
@@ -52,7 +57,7 @@ def test_free_space_against_the_need(free: int | None, status: str) -> None:
     ],
 )
 def test_the_need_follows_the_plan(free: int, plan: dict[str, int], status: str) -> None:
-    assert CHECK.judge(shared_memory(free_bytes=free), loader_plan(**plan)).status == status
+    assert judged(shared_memory(free_bytes=free), loader_plan(**plan)).status == status
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_the_need_follows_the_plan(free: int, plan: dict[str, int], status: str)
     ],
 )
 def test_nccl_takes_its_share_only_where_there_are_gpus(plan: dict[str, int], gpus: Any, status: str) -> None:
-    assert CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(gpus=gpus, **plan)).status == status
+    assert judged(shared_memory(free_bytes=64 * MIB), loader_plan(gpus=gpus, **plan)).status == status
 
 
 @pytest.mark.parametrize(
@@ -86,13 +91,12 @@ def test_nccl_takes_its_share_only_where_there_are_gpus(plan: dict[str, int], gp
     ],
 )
 def test_files_are_counted_as_well(free: int | None, plan: dict[str, int], status: str) -> None:
-    assert CHECK.judge(shared_memory(free_files=free), loader_plan(**plan)).status == status
+    assert judged(shared_memory(free_files=free), loader_plan(**plan)).status == status
 
 
 def test_ranks_without_gpus_and_workers_need_no_shared_memory() -> None:
     assert (
-        CHECK.judge(Unavailable.absent("there is no /dev/shm"), loader_plan(num_workers=0, ranks=4, gpus=gpu_grant())).status
-        == "pass"
+        judged(Unavailable.absent("there is no /dev/shm"), loader_plan(num_workers=0, ranks=4, gpus=gpu_grant())).status == "pass"
     )
 
 
@@ -109,7 +113,7 @@ def test_ranks_without_gpus_and_workers_need_no_shared_memory() -> None:
     ],
 )
 def test_without_a_look_at_it(unavailable: Unavailable, workers: int | None, status: str) -> None:
-    assert CHECK.judge(unavailable, loader_plan(num_workers=workers)).status == status
+    assert judged(unavailable, loader_plan(num_workers=workers)).status == status
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_without_a_look_at_it(unavailable: Unavailable, workers: int | None, sta
     ],
 )
 def test_left_over_segments(stale: tuple[Segment, ...] | None, levels: list[str]) -> None:
-    verdict = CHECK.judge(shared_memory(stale=stale), loader_plan(num_workers=0))
+    verdict = judged(shared_memory(stale=stale), loader_plan(num_workers=0))
 
     assert [finding.level for finding in verdict.findings] == levels
 
@@ -136,7 +140,7 @@ def test_left_over_segments(stale: tuple[Segment, ...] | None, levels: list[str]
     ],
 )
 def test_how_to_make_the_need_known(plan: dict[str, int], told: str) -> None:
-    notes = [finding.summary for finding in CHECK.judge(shared_memory(), loader_plan(**plan)).findings]
+    notes = [finding.summary for finding in judged(shared_memory(), loader_plan(**plan)).findings]
 
     assert bool(told) == bool(notes)
     assert all(told in note for note in notes)
@@ -144,7 +148,7 @@ def test_how_to_make_the_need_known(plan: dict[str, int], told: str) -> None:
 
 def test_the_command_for_left_over_segments_is_safe_to_paste(tmp_path: Path) -> None:
     name = "torch_1_$(touch pwned) '; echo x"
-    verdict = CHECK.judge(shared_memory(stale=(Segment(name=name, used_bytes=MIB),)), loader_plan())
+    verdict = judged(shared_memory(stale=(Segment(name=name, used_bytes=MIB),)), loader_plan())
     (command,) = verdict.findings[0].fixes[0].commands
 
     told = subprocess.run(
@@ -166,14 +170,14 @@ def test_the_command_for_left_over_segments_is_safe_to_paste(tmp_path: Path) -> 
     ],
 )
 def test_views_of_larger_storages(views: Any, workers: int | None, levels: list[str]) -> None:
-    verdict = CHECK.judge(shared_memory(), loader_plan(num_workers=workers, batches=batches(spare_views=views)))
+    verdict = judged(shared_memory(), loader_plan(num_workers=workers, batches=batches(spare_views=views)))
 
     assert [finding.level for finding in verdict.findings if finding.subject == SPARE.path] == levels
 
 
 def test_a_collate_fn_of_its_own_waits_for_ever() -> None:
     made = loader(arguments=loader_arguments(collate_fn="train.pad", num_workers=8))
-    (finding,) = CHECK.judge(shared_memory(free_bytes=64 * MIB), loader_plan(loader=made, batches=batches())).findings
+    (finding,) = judged(shared_memory(free_bytes=64 * MIB), loader_plan(loader=made, batches=batches())).findings
 
     assert "own collate_fn (train.pad) is lost in a thread of the worker's, and the loader waits for ever" in finding.why
 
@@ -181,7 +185,7 @@ def test_a_collate_fn_of_its_own_waits_for_ever() -> None:
 def test_who_fills_it_is_named() -> None:
     shm = shared_memory(size_bytes=GIB, free_bytes=64 * MIB, tenants=(Tenant(prefix="nccl", used_bytes=960 * MIB),))
 
-    (finding,) = CHECK.judge(shm, loader_plan(num_workers=8, batch_bytes=24 * MIB)).findings
+    (finding,) = judged(shm, loader_plan(num_workers=8, batch_bytes=24 * MIB)).findings
 
     assert "nccl… hold 960 MiB" in finding.why
 
@@ -191,25 +195,25 @@ def test_the_size_that_docker_is_told_suffices(used: int) -> None:
     """Room for the comfortable need and for what is there already."""
     shm = shared_memory(size_bytes=used + 64 * MIB, free_bytes=64 * MIB)
     plan = loader_plan(num_workers=8, batch_bytes=24 * MIB)
-    (command,) = CHECK.judge(shm, plan).findings[0].fix_for("docker").commands
+    (command,) = judged(shm, plan).findings[0].fix_for("docker").commands
 
     assert command == "docker run --shm-size=1g ..."
-    assert CHECK.judge(shared_memory(size_bytes=GIB, free_bytes=GIB - used), plan).status == "pass"
+    assert judged(shared_memory(size_bytes=GIB, free_bytes=GIB - used), plan).status == "pass"
 
 
 def test_a_full_mount_is_not_told_to_shrink() -> None:
     """960 MiB are in use, and what the loader needs is not known."""
-    (finding, _) = CHECK.judge(shared_memory(size_bytes=GIB, free_bytes=64 * MIB), loader_plan()).findings
+    (finding, _) = judged(shared_memory(size_bytes=GIB, free_bytes=64 * MIB), loader_plan()).findings
 
     assert finding.fix_for("docker").commands == ("docker run --shm-size=2g ...",)
 
 
 def test_asking_for_less_fits() -> None:
     shm, plan = shared_memory(free_bytes=256 * MIB), loader_plan(num_workers=8, batch_bytes=24 * MIB)
-    (command,) = CHECK.judge(shm, plan).findings[0].fixes[-1].commands
+    (command,) = judged(shm, plan).findings[0].fixes[-1].commands
 
     assert command == "DataLoader(..., num_workers=5, prefetch_factor=1)"
-    assert CHECK.judge(shm, loader_plan(num_workers=5, prefetch_factor=1, batch_bytes=24 * MIB)).status == "pass"
+    assert judged(shm, loader_plan(num_workers=5, prefetch_factor=1, batch_bytes=24 * MIB)).status == "pass"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.workers.worker_count import CHECK
-from tests.facts import cpu_budget, cpu_limit, loader, loader_arguments, loader_plan
+from dl_doctor.facts import CpuBudget, LoaderPlan
+from dl_doctor.model import Verdict
+from tests.facts import cpu_budget, cpu_limit, fitting, loader, loader_arguments, loader_plan
+
+
+def judged(cpu: CpuBudget, plan: LoaderPlan) -> Verdict:
+    return CHECK.judge(cpu, plan, fitting(plan, cpu))
 
 
 @pytest.mark.parametrize(
@@ -22,14 +28,14 @@ from tests.facts import cpu_budget, cpu_limit, loader, loader_arguments, loader_
     ],
 )
 def test_workers_per_cpu(cpus: float, workers: int | None, status: str) -> None:
-    verdict = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan(num_workers=workers))
+    verdict = judged(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan(num_workers=workers))
 
     assert verdict.status == status
 
 
 @pytest.mark.parametrize(("cpus", "suggestion"), [(64, 63), (8, 7), (3.9, 2), (2, 1), (1, 1), (0.5, 1)])
 def test_the_suggestion_leaves_a_cpu_to_the_main_process(cpus: float, suggestion: int) -> None:
-    note = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan()).findings[0]
+    note = judged(cpu_budget(cpu_limit(64), cpu_limit(cpus, "quota")), loader_plan()).findings[0]
 
     assert (note.level, note.summary) == ("note", f"Start with num_workers={suggestion}")
 
@@ -43,24 +49,24 @@ def test_the_suggestion_leaves_a_cpu_to_the_main_process(cpus: float, suggestion
     ],
 )
 def test_where_pytorchs_own_hint_is_wrong(limits: list[Any], workers: int, told: str) -> None:
-    verdict = CHECK.judge(cpu_budget(*limits), loader_plan(num_workers=workers))
+    verdict = judged(cpu_budget(*limits), loader_plan(num_workers=workers))
 
     assert verdict.status == "pass"
     assert any(told in finding.summary for finding in verdict.findings)
 
 
 def test_where_pytorchs_hint_is_right_nothing_is_said() -> None:
-    assert CHECK.judge(cpu_budget(cpu_limit(8)), loader_plan(num_workers=8)).findings == []
+    assert judged(cpu_budget(cpu_limit(8)), loader_plan(num_workers=8)).findings == []
 
 
 def test_more_cpus_are_offered_only_where_there_are_as_many() -> None:
     plan = loader_plan(num_workers=8)
-    few = CHECK.judge(cpu_budget(cpu_limit(2), cpu_limit(0.5, "quota"), node_cpus=2), plan).findings[0]
-    many = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(0.5, "quota")), plan).findings[0]
+    few = judged(cpu_budget(cpu_limit(2), cpu_limit(0.5, "quota"), node_cpus=2), plan).findings[0]
+    many = judged(cpu_budget(cpu_limit(64), cpu_limit(0.5, "quota")), plan).findings[0]
 
     assert not any("docker" in fix.runtimes for fix in few.fixes)
     assert many.fix_for("docker").commands == ("docker run --cpus=6 ...",)
-    assert CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(6, "quota")), plan).status == "pass"
+    assert judged(cpu_budget(cpu_limit(64), cpu_limit(6, "quota")), plan).status == "pass"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +78,7 @@ def test_more_cpus_are_offered_only_where_there_are_as_many() -> None:
     ],
 )
 def test_what_binds_is_what_is_widened(limits: list[Any], command: str) -> None:
-    (finding,) = CHECK.judge(cpu_budget(*limits), loader_plan(num_workers=8)).findings
+    (finding,) = judged(cpu_budget(*limits), loader_plan(num_workers=8)).findings
 
     assert finding.fix_for("docker").commands == (command,)
 
@@ -86,7 +92,7 @@ def test_what_binds_is_what_is_widened(limits: list[Any], command: str) -> None:
 )
 def test_where_the_number_is_from_is_told(options: dict[str, int], workers: int, source: str) -> None:
     plan = loader_plan(loader=loader(loader_arguments(num_workers=6)), **options)
-    verdict = CHECK.judge(cpu_budget(cpu_limit(64), cpu_limit(2, "quota")), plan)
+    verdict = judged(cpu_budget(cpu_limit(64), cpu_limit(2, "quota")), plan)
     (finding,) = verdict.findings
 
     assert finding.measured is not None

@@ -79,16 +79,15 @@ ValueError: cannot decode image 4321
     ],
 )
 def test_against_the_memory_that_is_left(one: WorkerMemory, plan: dict[str, Any], headroom: int, status: str) -> None:
-    verdict = CHECK.judge(one, loader_plan(**plan), memory_budget(headroom, limit=max(headroom, GIB)), UNKNOWN, UNKNOWN)
+    verdict = CHECK.judge(one, loader_plan(**plan), memory_budget(headroom, limit=max(headroom, GIB)), UNKNOWN, UNKNOWN, UNKNOWN)
 
     assert verdict.status == status, verdict
 
 
 def test_the_fix_is_arrays_or_as_many_workers_as_fit() -> None:
     plan = loader_plan(num_workers=8)
-    (finding,) = CHECK.judge(
-        worker_memory(copied=STRINGS), plan, memory_budget(4 * GIB, limit=4 * GIB), UNKNOWN, UNKNOWN
-    ).findings
+    one, memory = worker_memory(copied=STRINGS), memory_budget(4 * GIB, limit=4 * GIB)
+    (finding,) = CHECK.judge(one, plan, memory, UNKNOWN, UNKNOWN, fitting(plan, memory, one)).findings
 
     assert "copies of the dataset's objects" in finding.why
     assert [fix.commands[0] for fix in finding.fixes][1] == "DataLoader(..., num_workers=7)"
@@ -126,6 +125,6 @@ def test_memory_budget_counts_what_was_measured() -> None:
 )
 def test_one_cause_is_told_once(one: str, met: Any, load: Any, status: str) -> None:
     worker = worker_memory(readings=(), raised=one)
-    verdict = CHECK.judge(worker, loader_plan(num_workers=2), memory_budget(), dataset_samples(trouble=met), load)
+    verdict = CHECK.judge(worker, loader_plan(num_workers=2), memory_budget(), dataset_samples(trouble=met), load, UNKNOWN)
 
     assert verdict.status == status, verdict

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import batches
+from dl_doctor.facts import Loader, batches, examination
 from dl_doctor.model import Unavailable
 from dl_doctor.settings import Settings
 from dl_doctor.units import MIB
 from tests.collected import collected
 from tests.examined import examined
-from tests.facts import loader, loader_arguments
+from tests.facts import loader, loader_arguments, readable, start_methods
 
 PAGE = 4096
 
@@ -97,16 +97,15 @@ def test_what_is_refused_is_not_the_datasets_fault(torch_python: str) -> None:
     assert found.out_of_memory
 
 
-@pytest.mark.parametrize(
-    ("made", "kind"),
-    [
-        (loader(), "not_asked"),  # a dataset, and no --batch-size
-        (loader(kind=None), "absent"),
-        (loader(kind="other", arguments=loader_arguments()), "absent"),
-    ],
-)
-def test_what_is_not_weighed(made: Any, kind: str) -> None:
-    found = collected(batches.collect, Settings(), made)
+def test_a_dataset_alone_needs_the_size_of_a_batch() -> None:
+    found = collected(batches.collect, Settings(), loader(), readable())
 
     assert isinstance(found, Unavailable)
-    assert found.kind == kind
+    assert found.kind == "not_asked"
+
+
+@pytest.mark.parametrize("made", [loader(kind=None), loader(kind="other", arguments=loader_arguments())])
+def test_what_was_not_made_is_not_examined(made: Loader) -> None:
+    found: Any = examination.collect(Settings(), made, start_methods())
+
+    assert found.kind == "absent"
