@@ -9,7 +9,7 @@ from dl_doctor.checks.workers.worker_memory import CHECK
 from dl_doctor.facts import WorkerMemory
 from dl_doctor.model import Ended
 from dl_doctor.units import GIB, MIB
-from tests.facts import UNKNOWN, dataset_samples, loader_plan, memory_budget, smoke_load, trouble, worker_memory
+from tests.facts import UNKNOWN, dataset_samples, fitting, loader_plan, memory_budget, smoke_load, trouble, worker_memory
 
 STRINGS = (230, 17, 1, 223)
 """Pages that a list of short strings had copied, as measured: one for each sample at random, few for neighbours."""
