@@ -54,6 +54,9 @@ class Collection:
         self.known: dict[type, object] = {}
         """A fact, or its Unavailable, by the fact's type."""
 
+        self.took_s: dict[str, float] = {}
+        """By a fact's name, what a probe for it took."""
+
     async def gather(
         self, wanted: Iterable[type], watcher: Watcher | None = None, interruption: Interruption | None = None
     ) -> int | None:
@@ -122,6 +125,7 @@ class Collection:
         return await self._call(collector.collect, fact, arguments, min(left_s, collector.deadline_s))
 
     async def _call(self, collect: Any, fact: type, arguments: dict[str, object], deadline_s: float) -> object:
+        begin_s = self._system.clock_s()
         try:
             given = collect(**arguments)
             if inspect.isawaitable(given):
@@ -141,6 +145,9 @@ class Collection:
             return Unavailable.failed(str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a collector's bug is a result)
             return Unavailable.failed(f"a bug in the collector: {described(error)}")
+        finally:
+            if inspect.iscoroutinefunction(collect):
+                self.took_s[self.name(fact)] = round(self._system.clock_s() - begin_s, 3)
 
     def _rederivable(self, fact: type) -> bool:
         """Whether a fact of a saved report is worked out again: it looks at nothing, and all it is made of is there."""

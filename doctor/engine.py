@@ -41,6 +41,7 @@ from dl_doctor.probing import Begun, Probes
 from dl_doctor.saved import settings_of
 from dl_doctor.settings import Accepted, Settings
 from dl_doctor.system import System
+from dl_doctor.text import shortened
 from dl_doctor.watching import Interruption, Watcher
 
 HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
@@ -105,6 +106,7 @@ def examine(
             scope=scope,
             settings=msgspec.to_builtins(settings),
             python=python_of(collection),
+            collected_s=collection.took_s,
         ),
         verdict=outcome_of(
             results,
@@ -152,7 +154,6 @@ def judge(check: Check, collection: Collection, settings: Settings) -> Result:
         for need in check.needs.values()
         if need.required and isinstance(value := collection.known[need.fact], Unavailable)
     ]
-    trace = ""
     if lacking:
         verdict = decisive(lacking)
     else:
@@ -160,7 +161,7 @@ def judge(check: Check, collection: Collection, settings: Settings) -> Result:
             verdict = sound(check.judge(**arguments), Verdict)
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a crash of a check is a result)
             verdict = Verdict("", (), Reason("failed", f"a bug in this check: {described(error)}"))
-            trace = traceback.format_exc()
+            verdict = msgspec.structs.replace(verdict, trace=traceback.format_exc())
     targets = fix_targets(collection, settings)
     return Result(
         id=check.id,
@@ -168,11 +169,11 @@ def judge(check: Check, collection: Collection, settings: Settings) -> Result:
         scope=check.scope,
         title=check.title,
         status=verdict.status,
-        seen=verdict.seen,
-        reason=verdict.reason,
-        findings=tuple(with_fixes_for(finding, targets) for finding in verdict.findings),
+        seen=shortened(verdict.seen),
+        reason=verdict.reason and msgspec.structs.replace(verdict.reason, detail=shortened(verdict.reason.detail)),
+        findings=tuple(readable(with_fixes_for(finding, targets)) for finding in verdict.findings),
         duration_s=round(time.perf_counter() - begin_s, 6),
-        trace=trace,
+        trace=verdict.trace,
     )
 
 
@@ -197,17 +198,9 @@ def with_fixes_for(finding: Finding, targets: tuple[str, ...] | None) -> Finding
     return msgspec.structs.replace(finding, fixes=kept)
 
 
-def accepted(result: Result, known: Iterable[Accepted], today: str) -> Result:
-    """Findings that the user takes as they are do not count, and stay in the report with the reason."""
-    findings = tuple(
-        msgspec.structs.replace(finding, accepted=reason_for(finding, result.id, known, today)) for finding in result.findings
-    )
-    status = Verdict(result.seen, findings, result.reason).status
-    return msgspec.structs.replace(result, findings=findings, status=status)
-
-
-def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: str) -> str | None:
-    return next((one.reason for one in known if one.covers(check, finding, today)), None)
+def readable(finding: Finding) -> Finding:
+    """What an exception says may be 100,000 characters: all of it stays in the facts."""
+    return msgspec.structs.replace(finding, summary=shortened(finding.summary), why=shortened(finding.why))
 
 
 def explained(results: list[Result]) -> tuple[Result, ...]:

@@ -178,6 +178,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     findings: Sequence[Finding] = ()
     reason: Reason | None = None
+    trace: str = ""
+    """A traceback of the job's code, shown with -v."""
 
     @classmethod
     def skip(cls, reason: str) -> "Verdict":
@@ -225,7 +227,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     duration_s: float
     trace: str = ""
-    """The traceback of a check that crashed, shown with -v."""
+    """Of the job's code, or of a check that crashed, shown with -v."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -250,6 +252,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     scope: Literal["node", "job", "all"]
     settings: dict[str, Any]
     python: Python | None
+    collected_s: dict[str, float] = {}
+    """What each fact took that had to be waited for, without those that it is made of."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

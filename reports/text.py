@@ -37,6 +37,9 @@ VERDICT_STYLES = {"go": "bold green", "stop": "bold red", "unknown": "bold magen
 
 ID_WIDTH = 22
 
+LEAST_TOLD_S = 0.05
+"""What is quicker than that is not told with -v."""
+
 
 def render(report: Report, look: Look) -> str:
     """The report in lines of at most `look.width` columns; commands are never broken, so that they can be copied."""
@@ -74,6 +77,7 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
         yield from notes(report.results)
     if full:
         yield from the_rest(report.results)
+        yield from timings(report.run.collected_s)
     if not quiet:
         yield from where_to_go(report.results)
     yield verdict(report)
@@ -168,6 +172,8 @@ def the_rest(results: Iterable[Result]) -> Iterator[Text | Table]:
         took = Text(f"{word}   {result.duration_s * 1000:.1f} ms", style="dim")
         yield hanging(Text(f"{symbol} {result.id:<{ID_WIDTH}}", style=STYLES[result.status]), took)
         yield from map(indented, said)
+        if result.status != "error":  # its trace stands where it is told
+            yield from (indented(Text(line, style="dim")) for line in traced(result))
         for finding in result.findings:
             if finding.level == "note":
                 words = " ".join(filter(None, (finding.summary.rstrip(".") + ".", finding.why)))
@@ -175,6 +181,15 @@ def the_rest(results: Iterable[Result]) -> Iterator[Text | Table]:
                 for fix in finding.fixes:
                     yield from remedy(fix)
     yield Text()
+
+
+def timings(collected_s: dict[str, float]) -> Iterator[Text | Table]:
+    """What was waited for, the longest first."""
+    longest = sorted(collected_s.items(), key=lambda pair: -pair[1])
+    words = ", ".join(f"{name} {plain(seconds)} s" for name, seconds in longest if seconds >= LEAST_TOLD_S)
+    if words:
+        yield hanging(Text(f"  {'facts took':<{ID_WIDTH}}"), Text(words, style="dim"))
+        yield Text()
 
 
 def notes(results: Iterable[Result]) -> Iterator[Text | Table]:
@@ -197,6 +212,30 @@ def verdict(report: Report) -> Text:
     line.append(VERDICTS[report.verdict.status], style=VERDICT_STYLES[report.verdict.status])
     detail = f": {report.verdict.reason}" if report.verdict.status == "unknown" else ""
     return line.append(f"{detail} (exit {report.verdict.exit_code})")
+
+
+def counts(report: Report) -> str:
+    summary = report.summary
+    warnings = "warning" if summary.warn == 1 else "warnings"
+    numbers = [
+        (summary.fail, "failed"),
+        (summary.error, "could not tell"),
+        (summary.warn, warnings),
+        (summary.passed, "passed"),
+        (summary.skip, "skipped"),
+        *not_run(report.results),
+        (summary.accepted, "accepted"),
+    ]
+    return ", ".join(f"{number} {word}" for number, word in numbers if number) or "nothing judged"
+
+
+def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
+    """How many checks need what: `(12, "need --dataset")`."""
+    details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
+    numbers = {detail: details.count(detail) for detail in details}
+    needs = [(number, detail if number == 1 else detail.replace("needs", "need", 1)) for detail, number in numbers.items()]
+    others = sum(number for number, words in needs if not words.startswith("need"))
+    return [*(pair for pair in needs if pair[1].startswith("need")), *([(others, "not run")] if others else [])]
 
 
 def indented(text: Text) -> Table:

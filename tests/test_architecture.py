@@ -52,7 +52,8 @@ MAY_IMPORT = {
     ".collecting": "msgspec .catalogue .contract .model .probing .settings .system .text .watching",
     ".comparison": "msgspec .model",
     ".contract": ".model",
-    ".engine": "msgspec . .catalogue .collecting .contract .facts .model .outcome .probing .saved .settings .system .watching",
+    ".engine": "msgspec . .catalogue .collecting .contract .facts .model .outcome .probing .saved .settings .system .text "
+    ".watching",
     ".example.": "torch",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",

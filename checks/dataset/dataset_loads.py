@@ -1,6 +1,7 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import Loader
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.text import place_in
 from dl_doctor.units import binary_size, plain
 
 
@@ -44,7 +45,8 @@ def dataset_loads(loader: Loader) -> Verdict:
         return Verdict(f"{loader.spec} was stopped", [too_large(loader)], Verdict.unknown("it needs more memory").reason)
     if ended.how in ("hung", "unstartable"):
         return Verdict.unknown(f"{loader.spec}: the job's Python {ended.in_words}")
-    return Verdict(f"{loader.spec} {ended.in_words}", [broken(loader)])
+    trace = ended.output_tail if ended.how == "raised" else ""
+    return Verdict(f"{loader.spec} {ended.in_words}", [broken(loader)], trace=trace)
 
 
 def told(loader: Loader) -> str:
@@ -58,8 +60,8 @@ def broken(loader: Loader) -> Finding:
     ended = loader.ended
     printed = ended.output_tail.strip().splitlines()
     last = f" The last that was printed: {printed[-1].strip()}" if printed and ended.how in ("exited", "killed") else ""
-    place = [line.strip().removeprefix("File ") for line in printed if line.strip().startswith("File ")]
-    where = f" It was raised in {place[-1]}." if place and ended.how == "raised" else ""
+    place = place_in(ended.output_tail) if ended.how == "raised" else None
+    where = f" It was raised at {place}." if place else ""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
     return Finding(
         level="fail",

@@ -51,7 +51,7 @@ def dataset_sample(samples: DatasetSamples, loader: Loader, batches: Batches | U
         )
     broken = [*first_trouble(samples, loader), *in_a_batch(samples, loader, batches)]
     if broken:
-        return Verdict(told(samples), broken)
+        return Verdict(told(samples), broken, trace=samples.trouble.trace if samples.trouble else "")
     if samples.out_of_memory:
         limit = f"{binary_size(samples.allowed_bytes)}, a quarter of what is left here"
         return Verdict.unknown(f"{reading(samples, loader)} takes more memory than {limit}: examine it where there is more")

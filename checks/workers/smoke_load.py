@@ -130,17 +130,28 @@ def lost(load: SmokeLoad) -> Finding:
     )
 
 
+def short_of_descriptors(text: str) -> bool:
+    """By what Python and torch say in the main process, of a worker and of the pipe to it."""
+    return any(sign in text for sign in ("Too many open files", "(24)", "[Errno 24]", "received 0 items of ancdata"))
+
+
+def more_descriptors() -> Fix:
+    return Fix("Allow more descriptors: dl-doctor explain fd-limit", ("ulimit -n 65536",))
+
+
 def handing_over(error: str) -> tuple[Fix, ...]:
     timeout = Fix("Have the loader tell instead of waiting for ever", ("DataLoader(..., timeout=120)",))
     if "No space left" in error or "(28)" in error:
         return (Fix("Give it more shared memory: dl-doctor explain shm-size", ("docker run --shm-size=8g ...",)), timeout)
-    if "Too many open files" in error or "(24)" in error:
-        return (Fix("Allow more descriptors: dl-doctor explain fd-limit", ("ulimit -n 65536",)), timeout)
+    if short_of_descriptors(error):
+        return (more_descriptors(), timeout)
     return (Fix("Return from collate_fn only what can be pickled: tensors, numbers, text, and lists and dicts of them"), timeout)
 
 
 def raised(load: SmokeLoad) -> Finding:
     error = (load.raised or "").strip()
+    if short_of_descriptors(error + load.printed):
+        return out_of_descriptors(error, load)
     ends = sorted({end_of(worker) for worker in load.processes if worker.signal or worker.exit_code})
     if "DataLoader worker (pid" in error:
         memory = " SIGKILL is what the kernel sends where memory runs out." if "died by SIGKILL" in ends else ""
@@ -157,6 +168,19 @@ def raised(load: SmokeLoad) -> Finding:
         measured=Quantity(len(load.came_s), "batches", "delivered before it"),
         why=why.strip(),
         explained_by="dataset-picklable" if "pickle" in error.lower() else None,
+    )
+
+
+def out_of_descriptors(error: str, load: SmokeLoad) -> Finding:
+    """Whichever process met it first: the other one sees a pipe that ends (EOFError) or a worker that is gone."""
+    return Finding(
+        level="fail",
+        subject="loader",
+        summary=f"Loading ran out of file descriptors: {error.splitlines()[-1].strip()}",
+        measured=Quantity(len(load.came_s), "batches", "delivered before it"),
+        why="Each tensor of a batch that waits is a descriptor, and each worker some more.",
+        fixes=(more_descriptors(), Fix("Or have workers hand over fewer tensors: pack lists into one tensor")),
+        explained_by="fd-limit",
     )
 
 

@@ -10,6 +10,10 @@ LONG_S = 10.0
 """Where the length of an epoch is not known. Proposal; 4 workers by spawn on 2 CPUs take 9 s (torch 2.13 for CPUs)."""
 
 
+SHORT_S = 2.0
+"""An epoch below that is a trial with a few samples: nothing is at stake. Proposal."""
+
+
 def worker_startup(
     loader: Loader,
     plan: LoaderPlan,
@@ -28,8 +32,9 @@ def worker_startup(
 
     ## How it decides
     Without persistent_workers, more than 5 % of an epoch warns, or more than 10 s where the length of an epoch is not known.
-    Seconds of an epoch are its batches times the seconds per batch of `smoke-load`. Where that was not tried, it is told
-    by one worker: they are started one after another, and then import and load at the same time on the CPUs that there are.
+    In an epoch of less than 2 s, as of a few samples for a trial, nothing is at stake. Seconds of an epoch are its batches times
+    the seconds per batch of `smoke-load`. Where that was not tried, the start is told by one worker: they are started one after
+    another, and then import and load at the same time on the CPUs that there are.
 
     For example, 8 workers by spawn that take 18 s to start for an epoch of 60 s warn.
 
@@ -53,7 +58,7 @@ def worker_startup(
     if loader.arguments is not None and loader.arguments.persistent_workers:
         return Verdict(f"{seen}; the workers stay for all epochs")
     allowed_s = LONG_S if epoch_s is None else SHARE_OF_EPOCH * epoch_s
-    if first_s <= allowed_s or (epoch_s is not None and first_s < 1):
+    if first_s <= allowed_s or (epoch_s is not None and (first_s < 1 or epoch_s < SHORT_S)):
         return Verdict(seen)
     return Verdict(seen, [slow(first_s, allowed_s, epoch_s, how, plan, load)])
 

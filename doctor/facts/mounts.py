@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from dl_doctor.facts.filesystems import Kind, kind_of
 from dl_doctor.system import System
 from dl_doctor.text import Malformed, integer
 
@@ -30,6 +31,10 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
     device: str | None = None
     """MAJOR:MINOR; a major number of 0 is no block device. None in reports of version 0.1."""
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.filesystem)
 
 
 class Mounts(msgspec.Struct, frozen=True):

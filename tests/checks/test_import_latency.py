@@ -29,3 +29,19 @@ def test_without_a_mount_table_it_is_told_all_the_same() -> None:
 
 def test_what_did_not_come_back_was_not_measured() -> None:
     assert CHECK.judge(not_imported(how="hung"), torch_files(), target(), MOUNTS).status == "skip"
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "said"),
+    [
+        ("nfs4", "Copy the environment to the node's own disk first"),
+        ("fuse.sshfs", "Copy the environment to the node's own disk first"),
+        ("ext4", "See which import takes the time"),
+        ("overlay", "See which import takes the time"),
+    ],
+)
+def test_the_fix_fits_the_filesystem(filesystem: str, said: str) -> None:
+    mounts = Mounts(parse_mountinfo(f"21 1 8:1 / / rw - {filesystem} /dev/sda1 rw\n"))
+    (finding,) = CHECK.judge(torch_import(import_s=20), torch_files(), target(), mounts).findings
+
+    assert finding.fixes[0].title == said

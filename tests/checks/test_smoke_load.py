@@ -96,3 +96,19 @@ def test_one_cause_is_told_once(sample: Any, batch: Any, status: str) -> None:
     load = smoke_load(raised=CAUGHT)
 
     assert CHECK.judge(load, dataset_samples(trouble=sample), batches(trouble=batch)).status == status
+
+
+@pytest.mark.parametrize(
+    ("raised", "printed", "cause"),
+    [
+        ("OSError: [Errno 24] Too many open files", "", "fd-limit"),
+        ("RuntimeError: received 0 items of ancdata", "", "fd-limit"),
+        ("EOFError: ", "OSError: [Errno 24] Too many open files: '/dev/shm/a'", "fd-limit"),  # the worker's end of the pipe
+        ("EOFError: ", "", None),
+    ],
+)
+def test_a_lack_of_descriptors_is_named(raised: str, printed: str, cause: str | None) -> None:
+    (finding,) = CHECK.judge(smoke_load(raised=raised, printed=printed), UNKNOWN, UNKNOWN).findings
+
+    assert finding.explained_by == cause
+    assert ("ran out of file descriptors" in finding.summary) is bool(cause)

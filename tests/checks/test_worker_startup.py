@@ -26,6 +26,7 @@ def judged(load: Any, worker: Any = NONE, *, workers: int = 4, **arguments: Any)
         (smoke_load(9.0, 9.1, 9.2), {"batches": 10_000}, "pass"),
         (smoke_load(9.0), {}, "pass"),  # how long an epoch is is not known, and it is less than 10 s
         (smoke_load(12.0), {}, "warn"),
+        (smoke_load(5.0, 5.01, 5.02), {"batches": 20}, "pass"),  # toy data: 0.2 s of an epoch
         (smoke_load(0.5, 0.51, 0.52), {"batches": 20}, "pass"),  # nobody waits for half a second
         (smoke_load(2.5, 3.7, 4.9), {"batches": 8}, "pass"),  # 4 workers of 2.4 s for a batch: they read, and start at once
         (smoke_load(), {}, "skip"),
