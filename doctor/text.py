@@ -68,7 +68,7 @@ def place_in(trace: str) -> str | None:
     return ":".join((own or frames)[-1]) if frames else None
 
 
-LONGEST, KEPT_AT_THE_END = 600, 200
+LONGEST, KEPT_AT_THE_END = 400, 150
 """Characters of a text that is shown, and how many of them are its last where it is longer: what an exception says ends there."""
 
 

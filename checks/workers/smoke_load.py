@@ -127,6 +127,7 @@ def lost(load: SmokeLoad) -> Finding:
         why="It happens in the thread that writes batches into the worker's queue: the batch is lost, and the main process does "
         "not hear of it. Torch's own collate_fn puts tensors into shared memory earlier, where the exception is told.",
         fixes=handing_over(error),
+        explained_by="fd-limit" if short_of_descriptors(error) else "shm-size" if "No space left" in error else None,
     )
 
 

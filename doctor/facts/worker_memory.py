@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.model import Ended, Unavailable
@@ -179,6 +181,8 @@ async def collect(
     probes: Probes,
     settings: Settings,
     dataset: ReadableDataset,
+    batches: Batches | Unavailable,
+    shm: SharedMemory | Unavailable,
     loader: Loader,
     methods: StartMethods,
 ) -> WorkerMemory | Unavailable:
@@ -186,6 +190,8 @@ async def collect(
         return Unavailable.absent("there are no workers")
     allowed = dataset.allowed_bytes
     method = methods.in_force(settings.start_method or loader.start_method)
+    if method != "fork" and does_not_fit(batches, shm):
+        return Unavailable.absent("tensors that the dataset holds do not fit into /dev/shm: see shm-size")
     batch_size = settings.batch_size or (loader.arguments and loader.arguments.batch_size) or BLIND_BATCH_SIZE
     known: dict[str, Any] = {"method": method, "allowed_bytes": allowed, "length": loader.length, "batch_size": batch_size}
     needed = BEFORE_DATA_BYTES[method]
@@ -203,3 +209,10 @@ async def collect(
     probed = await probes.run("worker_memory", arguments, deadline_s=DEADLINE_S, place="loaded")
     told: dict[str, Any] = probed.answer or {}
     return msgspec.convert({**known, **told, "ended": probed.ended}, WorkerMemory)
+
+
+def does_not_fit(batches: Batches | Unavailable, shm: SharedMemory | Unavailable) -> bool:
+    """Whether what moves to shared memory when a worker is spawned finds no room there."""
+    if isinstance(batches, Unavailable) or isinstance(shm, Unavailable):
+        return False
+    return shm.free_bytes is not None and (batches.held_bytes or 0) > shm.free_bytes

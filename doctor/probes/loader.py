@@ -13,6 +13,7 @@ import multiprocessing.context
 import multiprocessing.reduction
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -49,6 +50,10 @@ PAGE_BYTES = 4096
 
 YES = ("true", "1", "on", "yes", "y", "t")
 """What tokenizers reads as yes."""
+
+
+SEGMENT = re.compile(r"</(torch_(\d+)_\d+_\d+)>")
+"""In torch's exceptions: a file in /dev/shm, with the number of the process that made it."""
 
 
 LOOK_EVERY_S = 0.01
@@ -789,8 +794,13 @@ class Loaded:
             arguments["sampler"] = self.loader.sampler
         return self.torch.utils.data.DataLoader(self.dataset, **arguments)
 
-    def end_workers(self, iterator):
-        """End the workers of a loader's iterator: one that is killed may leave what it was about to hand over in /dev/shm."""
+    def end_workers(self, iterator, said=""):
+        """End the workers of a loader's iterator: one that is killed may leave what it was about to hand over in /dev/shm.
+
+        So does a process that torch refuses a segment for want of space: `said` is what it said, which names the segment.
+        """
+        workers = [*getattr(iterator, "_workers", ()), *multiprocessing.active_children()]
+        ours = {os.getpid(), *(worker.pid for worker in workers)}
         if hasattr(iterator, "_shutdown_workers"):
             getattr(iterator, "_shutdown_workers")()  # noqa: B009 (they end by themselves, and are ended after 5 s)
         for worker in multiprocessing.active_children():
@@ -800,6 +810,10 @@ class Loaded:
             if worker.is_alive():
                 worker.kill()
         del iterator
+        for name, pid in SEGMENT.findall(said):
+            if int(pid) in ours:
+                with contextlib.suppress(OSError):
+                    os.unlink("/dev/shm/" + name)
         folder = own_folder()
         if folder not in (None, self._folder):
             shutil.rmtree(folder, ignore_errors=True)  # where a fork server listened; a probe does not end as Python does

@@ -55,7 +55,7 @@ def probe(arguments, step, loaded):
         for worker in getattr(iterator, "_workers", ()):
             worker.join(0.1)  # by now it may not have been noticed how it ended
     told["processes"] = [doing(worker.pid, worker.exitcode) for worker in getattr(iterator, "_workers", ())]
-    loaded.end_workers(None if told["late"] else iterator)
+    loaded.end_workers(None if told["late"] else iterator, (told["raised"] or "") + printed.tail())
     return dict(told, printed=printed.tail())
 
 

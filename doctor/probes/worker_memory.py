@@ -64,7 +64,7 @@ def probe(arguments, step, loaded):
         told["raised"] = "%s: %s" % (type(error).__name__, error)
     finally:
         signal.alarm(0)
-        loaded.end_workers(None if told["late"] else iterator)
+        loaded.end_workers(None if told["late"] else iterator, told["raised"] or "")
     return told
 
 
