@@ -15,8 +15,8 @@ from dl_doctor.facts.mounts import Mounts, parse_mountinfo
 from dl_doctor.facts.shared_memory import parse_maps
 from dl_doctor.facts.slurm import parse_tasks_per_node
 from dl_doctor.saved import BadReport, parse_report
-from dl_doctor.text import Malformed, integer, key_values, mount_points, parse_cpu_list
-from dl_doctor.units import binary_size, parse_size, round_up
+from dl_doctor.text import Malformed, integer, key_values, mount_points, parse_cpu_list, place_in, shortened
+from dl_doctor.units import binary_size, ordinal, parse_size, round_up
 
 LINES = st.one_of(
     st.text(),
@@ -192,3 +192,35 @@ def test_a_mount_hides_what_lies_below_it() -> None:
     assert seen(covered, "/dev/shm") == "over"
     assert seen(table, "/a b/c") == "\\xff"
     assert seen(table, "/a") == "/dev/a"
+
+
+OURS = '  File "/x/doctor/probes/batches.py", line 3, in samples\n'
+JOBS = '  File "/job/my data.py", line 30, in __getitem__\n    return open(path)\n'
+PACKAGES = '  File "/venv/lib/python3.11/site-packages/PIL/Image.py", line 9, in open\n'
+
+
+@pytest.mark.parametrize(
+    ("trace", "place"),
+    [
+        (OURS + JOBS, "/job/my data.py:30"),
+        (OURS + JOBS + PACKAGES, "/job/my data.py:30"),  # the package was asked for something that it cannot do
+        (OURS + PACKAGES, "/venv/lib/python3.11/site-packages/PIL/Image.py:9"),
+        ("ValueError: no traceback", None),
+    ],
+)
+def test_the_line_of_the_jobs_own_code(trace: str, place: str | None) -> None:
+    assert place_in(trace) == place
+
+
+@given(st.text(max_size=2000))
+def test_what_is_shortened_says_how_much_is_left_out(text: str) -> None:
+    told = shortened(text)
+
+    assert told == text or (len(told) < 450 and text.startswith(told[:250]) and text.endswith(told[-150:]))
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (13, "13th"), (21, "21st"), (112, "112th")]
+)
+def test_ordinals(number: int, told: str) -> None:
+    assert ordinal(number) == told

@@ -108,6 +108,29 @@ def test_what_needs_more_is_told_in_the_last_line(plain: Report) -> None:
     assert "2 need --dataset" in " ".join(render(report, Look()).splitlines()[-2:])
 
 
+def test_one_check_needs(plain: Report) -> None:
+    needs = Reason("not_asked", "needs --batch-size", "batches")
+    others = [result(name, "not_run", reason=Reason("not_asked", f"the run was interrupted at {name}")) for name in "bc"]
+    last = " ".join(render(with_results(plain, result("a", "not_run", reason=needs), *others), Look()).splitlines()[-2:])
+
+    assert "1 needs --batch-size, 2 not run" in last
+
+
+def test_with_all_details_the_seconds_and_the_traceback_are_told(plain: Report) -> None:
+    broken = msgspec.structs.replace(result("a", "fail", finding()), trace='  File "/job/train.py", line 2, in make')
+    report = with_results(plain, broken)
+    report = msgspec.structs.replace(
+        report, run=msgspec.structs.replace(report.run, collected_s={"quick": 0.001, "loader": 1.234})
+    )
+    full, normal = render(report, Look(detail="full")), render(report, Look())
+
+    assert 'File "/job/train.py", line 2, in make' in full
+    assert "facts took" in full
+    assert "loader 1.23 s" in full
+    assert "quick" not in full.partition("facts took")[2].splitlines()[0]
+    assert "train.py" not in normal
+
+
 @pytest.mark.parametrize("detail", ["quiet", "normal", "full"])
 def test_names_do_no_harm(plain: Report, detail: Any) -> None:
     """Escape sequences, control characters, directions, Rich's markup, newlines: from names of files, hosts and plugins."""

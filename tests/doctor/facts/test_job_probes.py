@@ -1,6 +1,7 @@
 """What the job's Python tells of shared memory, workers, temporary files and its user; really done, and nothing of it left."""
 
 import os
+import runpy
 import sys
 import tempfile
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import Target, shared_memory_use, temp_space, user_identity, worker_roundtrip
+from dl_doctor.probing import HERE
 from tests.collected import collected
 
 Ask = Callable[..., Any]
@@ -101,3 +103,18 @@ def test_who_this_is(ask: Ask, tmp_path: Path) -> None:
 
     assert (user.uid, user.in_passwd, user.name_error, user.home) == (os.getuid(), True, None, str(tmp_path))
     assert (user.home_said, user.torch_version) == (True, "2.6.0+cu124")
+
+
+def test_a_segment_that_torch_was_refused_is_removed_and_no_others() -> None:
+    """Torch leaves it where it could be made and not be given its size."""
+    loaded = runpy.run_path(str(HERE / "probes" / "loader.py"))["Loaded"]([], None, "a test")
+    ours, others = (Path(f"/dev/shm/torch_{pid}_4711_0") for pid in (os.getpid(), os.getppid()))
+    try:
+        for file in (ours, others):
+            file.touch()
+        loaded.end_workers(None, f"unable to write to file </{ours.name}>: No space left; not </{others.name}>")
+
+        assert (ours.exists(), others.exists()) == (False, True)
+    finally:
+        for file in (ours, others):
+            file.unlink(missing_ok=True)
