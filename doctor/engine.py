@@ -198,6 +198,19 @@ def with_fixes_for(finding: Finding, targets: tuple[str, ...] | None) -> Finding
     return msgspec.structs.replace(finding, fixes=kept)
 
 
+def accepted(result: Result, known: Iterable[Accepted], today: str) -> Result:
+    """Findings that the user takes as they are do not count, and stay in the report with the reason."""
+    findings = tuple(
+        msgspec.structs.replace(finding, accepted=reason_for(finding, result.id, known, today)) for finding in result.findings
+    )
+    status = Verdict(result.seen, findings, result.reason).status
+    return msgspec.structs.replace(result, findings=findings, status=status)
+
+
+def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: str) -> str | None:
+    return next((one.reason for one in known if one.covers(check, finding, today)), None)
+
+
 def readable(finding: Finding) -> Finding:
     """What an exception says may be 100,000 characters: all of it stays in the facts."""
     return msgspec.structs.replace(finding, summary=shortened(finding.summary), why=shortened(finding.why))

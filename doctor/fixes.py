@@ -79,7 +79,8 @@ def ask_for_less(fitting: FittingLoader | Unavailable, title: str = "Or ask for 
     """The number of workers that all limits allow; nothing where there is none, or where it is as little already."""
     if isinstance(fitting, Unavailable) or fitting.num_workers is None or fitting.unchanged:
         return ()
-    return (Fix(title, (f"DataLoader(..., {fitting.options})",), note="It fits the CPUs and all memory that are left here."),)
+    note = "It fits the CPUs and all memory that are left here." if fitting.num_workers else "None fit until a limit is raised."
+    return (Fix(title, (f"DataLoader(..., {fitting.options})",), note=note),)
 
 
 def more_memory(memory: MemoryBudget, need: int, share: float, cgroups: Cgroups | Unavailable) -> tuple[Fix, ...]:

@@ -73,9 +73,11 @@ def by_area(results: Iterable[Result]) -> dict[str, list[Status]]:
 def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
     """How many checks need which option: `(12, "need --dataset")`. What a site expects, or not, is no news."""
     details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    words = [detail.replace("needs", "need", 1) for detail in details if detail.startswith("needs --")]
-    words += ["not run" for detail in details if not detail.startswith("needs ")]
-    return [(words.count(word), word) for word in dict.fromkeys(words)]
+    needs = [detail for detail in dict.fromkeys(details) if detail.startswith("needs --")]
+    numbers = [(details.count(words), words) for words in needs]
+    told = [(number, words if number == 1 else words.replace("needs", "need", 1)) for number, words in numbers]
+    others = sum(not detail.startswith("needs ") for detail in details)
+    return [*told, *([(others, "not run")] if others else [])]
 
 
 def counts(report: Report) -> str:

@@ -214,30 +214,6 @@ def verdict(report: Report) -> Text:
     return line.append(f"{detail} (exit {report.verdict.exit_code})")
 
 
-def counts(report: Report) -> str:
-    summary = report.summary
-    warnings = "warning" if summary.warn == 1 else "warnings"
-    numbers = [
-        (summary.fail, "failed"),
-        (summary.error, "could not tell"),
-        (summary.warn, warnings),
-        (summary.passed, "passed"),
-        (summary.skip, "skipped"),
-        *not_run(report.results),
-        (summary.accepted, "accepted"),
-    ]
-    return ", ".join(f"{number} {word}" for number, word in numbers if number) or "nothing judged"
-
-
-def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
-    """How many checks need what: `(12, "need --dataset")`."""
-    details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    numbers = {detail: details.count(detail) for detail in details}
-    needs = [(number, detail if number == 1 else detail.replace("needs", "need", 1)) for detail, number in numbers.items()]
-    others = sum(number for number, words in needs if not words.startswith("need"))
-    return [*(pair for pair in needs if pair[1].startswith("need")), *([(others, "not run")] if others else [])]
-
-
 def indented(text: Text) -> Table:
     return hanging(Text("   "), text)
 

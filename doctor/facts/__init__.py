@@ -19,8 +19,8 @@ from dl_doctor.facts import (
     disks,
     entry_script,
     environment,
-    expectation,
     examination,
+    expectation,
     fitting_loader,
     gpu_access,
     gpu_grant,
@@ -68,8 +68,8 @@ from dl_doctor.facts.dataset_trip import DatasetTrip
 from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.entry_script import EntryScript
 from dl_doctor.facts.environment import Environment
-from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.examination import Examination
+from dl_doctor.facts.expectation import Expectation
 from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
@@ -121,8 +121,8 @@ __all__ = [
     "Disks",
     "EntryScript",
     "Environment",
-    "Expectation",
     "Examination",
+    "Expectation",
     "FittingLoader",
     "GpuAccess",
     "GpuGrant",
