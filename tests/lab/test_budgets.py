@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import Batches, Loader, LoaderPlan, MemoryBudget, Target, batches, loader
+from dl_doctor.facts import Allowance, Batches, Loader, LoaderPlan, Target, batches, loader
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from tests.collected import collected
-from tests.facts import loader_plan, memory_budget, target
+from tests.facts import allowance, loader_plan, readable, target
 from tests.lab.doctor import report_of, table
 
 pytestmark = [
@@ -72,20 +72,20 @@ def peaks(torch_python: str) -> list[dict[str, int]]:
 @pytest.fixture(scope="module")
 def measured(torch_python: str) -> dict[str, Batches]:
     """What the collectors say of the batches of each kind."""
-    python, memory = target(path=torch_python), memory_budget(8 << 30)
+    python = target(path=torch_python)
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         for kind in dict.fromkeys(made["kind"] for made in CONFIGURATIONS):
             patch.setenv("LAB_CONFIGURATION", json.dumps(configuration(kind, 1, 2)))
             settings = Settings(loader=f"{LOADERS}:make_loader")
-            found[kind] = collected(examined, settings, python, memory)
+            found[kind] = collected(examined, settings, python, allowance(8 << 30))
     return found
 
 
-async def examined(probes: Probes, settings: Settings, python: Target, memory: MemoryBudget) -> Batches:
-    made = await loader.collect(probes, settings, python, memory)
+async def examined(probes: Probes, settings: Settings, python: Target, allowed: Allowance) -> Batches:
+    made = await loader.collect(probes, settings, python, allowed)
     assert isinstance(made, Loader), made
-    found = await batches.collect(probes, settings, made)
+    found = await batches.collect(probes, settings, readable(made), made)
     assert isinstance(found, Batches), found
     return found
 
