@@ -1,7 +1,8 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DatasetObjects, DatasetTrip, Loader, LoaderPlan, StartMethods
+from dl_doctor.facts import DatasetObjects, Loader, LoaderPlan, StartMethods
 from dl_doctor.facts.dataset_objects import Handle
-from dl_doctor.model import Finding, Fix, Level, Unavailable, Verdict
+from dl_doctor.model import Finding, Fix, Verdict
+from dl_doctor.units import count
 
 SHARED = {
     "file": "Forked workers share one place in the file: where one seeks, another reads, and samples are silently wrong.",
@@ -21,62 +22,63 @@ DATA_FILES = {
     ".sqlite": "sqlite",
     ".sqlite3": "sqlite",
 }
-DATA_FILES |= {".zip": "file", ".tar": "file"}
-"""Files that are read through a handle, whose descriptor was left open where no attribute leads to it."""
+"""Files of libraries that keep a state of their own, whose descriptor was left open where no attribute leads to it."""
 
 
-def dataset_open_handles(
-    loader: Loader, objects: DatasetObjects, trip: DatasetTrip | Unavailable, methods: StartMethods, plan: LoaderPlan
-) -> Verdict:
+def dataset_open_handles(loader: Loader, objects: DatasetObjects, methods: StartMethods, plan: LoaderPlan) -> Verdict:
     """No worker shares an open file or connection
 
     ## What it checks
-    What is open for reading once the dataset is made and before any sample is read: files, archives, HDF5, LMDB, SQLite and
-    connections that attributes lead to, and data files whose descriptor was left open in another place, such as a module.
+    What is open once the dataset is made and before any sample is read: files and descriptors, archives, HDF5, LMDB, SQLite and
+    connections that attributes lead to, and files that were left open in another place, such as a module. Of files it is tried
+    out whether samples depend on what workers would share: a process like a worker reads up to 16, and the files' offsets are
+    looked at.
 
     ## Why it matters
     A forked worker inherits the descriptor with its place in the file, and a library's state as a copy. Two workers that read
     at the same time get each other's bytes. Nothing raises: training goes on with wrong samples, or dies at random.
 
     ## How it decides
-    Under fork each such handle warns. Under spawn and forkserver a handle that cannot be pickled fails; one that opens its file
-    anew in the worker passes. Files that are only written to, loggers, memory maps (numpy.memmap) and handles that are opened
-    when the first sample is read are healthy.
+    Under fork a file warns whose offset is moved by reading samples, and so does each open HDF5 file, LMDB environment, SQLite
+    or other connection. Files that are only mapped (mmap, numpy.memmap), read at given places (os.pread), kept so that they are
+    not removed, or written to are healthy, and so is what worker_init_fn opens anew, or the first sample. Under spawn and
+    forkserver no worker gets a handle: one that cannot be pickled is told by dataset-picklable. A descriptor's number gets there,
+    and stands for nothing: samples that read through it fail.
 
     For example, `self.h5 = h5py.File(path)` in `__init__` warns, and `self.h5 = None`, opened in `__getitem__`, passes.
 
     ## How to fix
     Keep the path, open in the worker when the handle is first needed, and never read a sample, a length or labels through it in
-    the main process before the workers start.
+    the main process before the workers start. With a bare descriptor, `os.pread(fd, size, offset)` shares nothing.
 
     ## Known limits
-    A library that reads at given places only (os.pread) may share a descriptor; it is not told apart. A handle that the main
-    process opens later, by reading a sample, is not seen.
+    A file that none of the samples came from is not seen to be read. A handle that the main process opens later, by reading a
+    sample, is not seen.
 
     ## References
-    pytorch/pytorch#11929, h5py/h5py#1082, jnwatson/py-lmdb#266, sqlite.org/howtocorrupt.html
+    pytorch/pytorch#11929, h5py/h5py#1082, jnwatson/py-lmdb#266, sqlite.org/howtocorrupt.html,
+    man7.org/linux/man-pages/man2/fork.2.html
     """
     method = methods.in_force(plan.start_method)
     if objects.ended.how != "answered":
         return Verdict.unknown(f"looking through what the dataset holds {objects.ended.in_words}")
-    found = [*objects.handles, *left_open(loader, objects)]
-    seen = f"{len(found)} open" if found else "nothing is open for reading"
+    found = [*objects.shared, *left_open(loader, objects)]
     if plan.num_workers == 0:
-        return Verdict(f"{seen}; without workers nothing is shared")
-    if method == "fork":
-        return Verdict(seen, [shared(handle) for handle in found])
-    if isinstance(trip, Unavailable):
-        return Verdict(seen, (), Verdict.lacking("dataset_trip", trip).reason if found else None)
-    travelled = trip.trip_by(method)
-    if travelled and travelled.ended.how == "answered":
-        return Verdict(f"{seen}; workers by {method} get none of the main process's")
-    stays = [handle for handle in objects.handles if trip.culprit is not None and handle.path.startswith(trip.culprit.path)]
-    return Verdict(seen, [cannot_travel(handle, method) for handle in stays])
+        return Verdict("without workers nothing is shared")
+    if method != "fork":
+        numbers = [handle for handle in found if handle.type == "int"]
+        seen = f"workers by {method} get none of the main process's handles"
+        return Verdict(seen, [not_there(handle, method) for handle in numbers])
+    seen = f"{count(len(found), 'open handle') if found else 'no open handle'} that workers would share"
+    spared = [handle for handle in objects.handles if handle not in found and handle.type != "int"]
+    also = f"; samples leave the offset of {count(len(spared), 'open file')} alone" if spared else ""
+    lacking = Verdict.unknown(f"{objects.undecided}: see dataset-sample").reason if objects.undecided else None
+    return Verdict(f"{seen}{also}", [shared(group) for group in by_cause(found)], lacking)
 
 
 def left_open(loader: Loader, objects: DatasetObjects) -> list[Handle]:
-    """Data files that are open and that no attribute leads to."""
-    reached = tuple(handle.file.lstrip("./") for handle in objects.handles if handle.file)
+    """Files of a library that are open and that no attribute leads to."""
+    reached = tuple(handle.file.lstrip("./") for handle in (*objects.handles, *objects.shared) if handle.file)
     kinds = {handle.kind for handle in objects.handles if handle.file is None or handle.kind == "lmdb"}
     found = []
     for path in loader.opened:
@@ -86,33 +88,81 @@ def left_open(loader: Loader, objects: DatasetObjects) -> list[Handle]:
     return found
 
 
-def shared(handle: Handle) -> Finding:
-    return said(handle, "warn", f"{what(handle)}, and every forked worker would share it", SHARED[handle.kind])
+def by_cause(handles: list[Handle]) -> list[list[Handle]]:
+    """Those that are mended by one change: what belongs to one open file, and files that one attribute holds."""
+    groups: dict[tuple[str, str | None], list[Handle]] = {}
+    for handle in handles:
+        of_library = handle.kind not in ("file", "connection")
+        groups.setdefault((handle.kind, handle.file if of_library else handle.path.partition("[")[0]), []).append(handle)
+    return [sorted(group, key=lambda handle: not handle.type.endswith(WHOLE)) for group in groups.values()]
 
 
-def cannot_travel(handle: Handle, method: str) -> Finding:
-    why = "It is open in the main process, and cannot be sent to a worker: the loader ends when it starts its workers."
-    return said(handle, "fail", f"{what(handle)}, and does not reach a worker by {method}", why)
+WHOLE = ("File", "Environment", "Connection")
+"""How types end that stand for all that is open, not for a part of it."""
+
+
+def shared(group: list[Handle]) -> Finding:
+    handle, *others = group
+    also = f", as {'is' if len(others) == 1 else 'are'} {others[0].path}" if others else ""
+    also += f" and {len(others) - 1} more" if len(others) > 1 else ""
+    moved = handle.descriptor is not None
+    how = "; samples move its offset, which forked workers share" if moved else ", and every forked worker would share it"
+    return Finding(
+        level="warn",
+        subject=handle.path,
+        summary=f"{what(handle)}{also}{how}",
+        why=SHARED[handle.kind],
+        fixes=fixes(handle),
+    )
+
+
+def not_there(handle: Handle, method: str) -> Finding:
+    return Finding(
+        level="fail",
+        subject=handle.path,
+        summary=f"{what(handle)}; a worker by {method} gets the number and not the file",
+        why="Samples read through it. In such a worker the number stands for nothing (Bad file descriptor), or for another file.",
+        fixes=(opened_late(handle),),
+    )
 
 
 def what(handle: Handle) -> str:
     where = f" on {handle.file}" if handle.file and handle.file != handle.path else ""
     if handle.type == "descriptor":
         return f"{handle.path} was opened when the dataset was made and still is, though no attribute leads to it"
+    if handle.type == "int":
+        return f"{handle.path} is an open descriptor (a number){where}"
     return f"{handle.path} is an open {handle.type}{where}"
 
 
-def said(handle: Handle, level: Level, summary: str, why: str) -> Finding:
-    name = handle.path.rpartition(".")[2].partition("[")[0]
-    lines = opened_late(name, handle) if handle.path.startswith("dataset.") and name.isidentifier() else ()
-    return Finding(
-        level=level,
-        subject=handle.path,
-        summary=summary,
-        why=why,
-        fixes=(Fix("Keep the path, and open it once per worker, when it is first needed", lines),),
-        explained_by="dataset-picklable" if level == "fail" else None,
+def fixes(handle: Handle) -> tuple[Fix, ...]:
+    if handle.type != "int":
+        return (opened_late(handle),)
+    return (
+        Fix("Say where to read, which leaves the offset alone", (f"os.pread(self.{name_of(handle)}, size, offset)",)),
+        Fix("Or open it once per worker, when it is first needed", opened_late(handle).commands),
     )
+
+
+def opened_late(handle: Handle) -> Fix:
+    title = "Keep the path, and open it once per worker, when it is first needed"
+    name = name_of(handle)
+    if not handle.path.startswith("dataset.") or not name.isidentifier():
+        return Fix(title)
+    return Fix(
+        title,
+        (
+            "def __init__(self, path):",
+            f"    self.path, self.{name} = path, None",
+            "def __getitem__(self, index):",
+            f"    if self.{name} is None:",
+            f"        self.{name} = {opening(handle)}",
+        ),
+    )
+
+
+def name_of(handle: Handle) -> str:
+    return handle.path.rpartition(".")[2].partition("[")[0]
 
 
 OPEN = {
@@ -123,16 +173,18 @@ OPEN = {
     "connection": "connect(...)",
 }
 
+OPEN_BY_TYPE = {
+    "int": "os.open(self.path, os.O_RDONLY)",
+    "_io.TextIOWrapper": "open(self.path)",
+    "zipfile.ZipFile": "zipfile.ZipFile(self.path)",
+    "tarfile.TarFile": "tarfile.open(self.path)",
+    "cv2.VideoCapture": "cv2.VideoCapture(self.path)",
+}
 
-def opened_late(name: str, handle: Handle) -> tuple[str, ...]:
-    how = "open(self.path)" if handle.type.endswith("TextIOWrapper") else OPEN[handle.kind]
-    return (
-        "def __init__(self, path):",
-        f"    self.path, self.{name} = path, None",
-        "def __getitem__(self, index):",
-        f"    if self.{name} is None:",
-        f"        self.{name} = {how}",
-    )
+
+def opening(handle: Handle) -> str:
+    part = '["..."]' if handle.kind == "h5py" and not handle.type.endswith(WHOLE) else ""
+    return OPEN_BY_TYPE.get(handle.type, OPEN[handle.kind]) + part
 
 
 CHECK = Check(dataset_open_handles)

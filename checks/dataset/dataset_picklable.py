@@ -1,11 +1,13 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DatasetTrip, LoaderPlan, StartMethods
+from dl_doctor.facts import DatasetObjects, DatasetTrip, LoaderPlan, StartMethods
 from dl_doctor.facts.dataset_trip import Culprit, DatasetTravel
-from dl_doctor.model import Finding, Fix, Verdict
+from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 from dl_doctor.units import binary_size, plain
 
 
-def dataset_picklable(trip: DatasetTrip, methods: StartMethods, plan: LoaderPlan) -> Verdict:
+def dataset_picklable(
+    trip: DatasetTrip, objects: DatasetObjects | Unavailable, methods: StartMethods, plan: LoaderPlan
+) -> Verdict:
     """The dataset reaches a worker
 
     ## What it checks
@@ -20,8 +22,9 @@ def dataset_picklable(trip: DatasetTrip, methods: StartMethods, plan: LoaderPlan
 
     ## How it decides
     Under spawn and forkserver a child that cannot be started, dies or raises fails. Under fork nothing is pickled, and what would
-    not travel is a note: from Python 3.14 on forkserver is the default on Linux. What cannot be pickled is looked for on the way
-    that pickle takes, and named by its path.
+    not travel is a note: from Python 3.14 on forkserver is the default on Linux. Open handles that
+    forked workers would share are left to dataset-open-handles then: the same change mends both. What cannot be pickled is looked
+    for on the way that pickle takes, and named by its path.
 
     For example, `dataset.transform.transforms[2].fn is a lambda (train.py:55)`.
 
@@ -53,12 +56,20 @@ def dataset_picklable(trip: DatasetTrip, methods: StartMethods, plan: LoaderPlan
         return Verdict(f"a child by {method} did not receive it", [broken(trip, travelled, "fail")])
     if method != "fork":
         return Verdict(f"{seen}; the pickle is {binary_size(trip.pickle_bytes)}")
-    by_pickle = trip.trip_by("spawn")
-    if by_pickle is None and trip.error:
-        return Verdict(seen, [finding(trip, trip.error, method, "note", f"Pickling raises {trip.error}.")])
-    if by_pickle and by_pickle.ended.how not in ("answered", "hung") and not out_of_memory(by_pickle):
-        return Verdict(seen, [broken(trip, by_pickle, "note")])
-    return Verdict(seen)
+    culprit, handles = trip.culprit, objects.shared if isinstance(objects, DatasetObjects) else ()
+    if culprit and culprit.path in {handle.path for handle in handles}:
+        return Verdict(f"{seen}; by pickle {culprit.path} would not travel: see dataset-open-handles")
+    return Verdict(seen, by_pickle(trip))
+
+
+def by_pickle(trip: DatasetTrip) -> list[Finding]:
+    """What would go wrong by another method, where workers are forked."""
+    other = trip.trip_by("spawn")
+    if other is None and trip.error:
+        return [finding(trip, trip.error, "fork", "note", f"Pickling raises {trip.error}.")]
+    if other and other.ended.how not in ("answered", "hung") and not out_of_memory(other):
+        return [broken(trip, other, "note")]
+    return []
 
 
 def undecided(trip: DatasetTrip, method: str) -> Verdict:
@@ -112,7 +123,7 @@ def finding(trip: DatasetTrip, error: str, method: str, level: str, evidence: st
         subject=culprit.path if culprit else "dataset",
         summary=what,
         why=f"{WHY[method]} {evidence}",
-        fixes=(*fixes(culprit, error), *keep_fork(method)),
+        fixes=(*fixes(culprit, error), *keep_fork(method, culprit)),
     )
 
 
@@ -161,7 +172,7 @@ def fixes(culprit: Culprit | None, error: str) -> tuple[Fix, ...]:
         return (Fix("Keep a seed, and make the generator in the worker", lazily(attribute)),)
     if kind.startswith("torch.") and "requires_grad" in error:
         return (Fix("Keep it without its graph", (f"self.{attribute} = self.{attribute}.detach()",)),)
-    if culprit.path == "dataset" or kind.partition(".")[0] not in OPENED:
+    if culprit.path == "dataset" or from_where(culprit) not in OPENED:
         return ()
     return (Fix("Make it once per worker, when it is first needed, and leave it out of the pickle", lazily(attribute)),)
 
@@ -170,18 +181,26 @@ OPENED = {"_io", "sqlite3", "h5py", "Environment", "lmdb", "generator", "_thread
 """Where types come from that stand for something open; py-lmdb's Environment names no module."""
 
 
+SHARED_BY_FORK = OPENED - {"generator", "_thread", "mmap"}
+"""Of these, what forked workers would get in each other's way by: no error any more, and wrong samples instead."""
+
+
+def from_where(culprit: Culprit) -> str:
+    return culprit.type.partition(".")[0]
+
+
 def lazily(attribute: str) -> tuple[str, ...]:
     return tuple(line.format(name=attribute) for line in LAZILY)
 
 
-def keep_fork(method: str) -> tuple[Fix, ...]:
-    if method == "fork":
+def keep_fork(method: str, culprit: Culprit | None) -> tuple[Fix, ...]:
+    if method == "fork" or (culprit and from_where(culprit) in SHARED_BY_FORK):
         return ()
     return (
         Fix(
             "Or start workers by fork, which pickles nothing",
             ('DataLoader(..., multiprocessing_context="fork")',),
-            note="Not where CUDA is used in workers; open files and connections are then shared by all of them.",
+            note="Not where CUDA is used in workers.",
         ),
     )
 

@@ -7,6 +7,8 @@ threads are not entered.
 import collections
 import logging
 import os
+import re
+import stat
 import sys
 import threading
 import time
@@ -40,6 +42,8 @@ HANDLES = (
 
 PAGE_BYTES = 4096
 
+NAMES_A_DESCRIPTOR = re.compile(r"(fd|fds|fileno|descriptor|handle|file)\d*(\[|$)", re.IGNORECASE)
+
 LEAVES = (str, bytes, bytearray, int, float, complex, bool, type(None))
 CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 CLOSED_TO_US = (type, types.ModuleType, logging.Logger, logging.Handler, threading.Thread, types.CodeType)
@@ -62,6 +66,7 @@ class Walk:
         self.seen = set()
         self.kept = []  # so that an address in `seen` belongs to one object only
         self.handles = []
+        self.numbers = regular_files()
         self.on_gpu = []
         self.whole = True
         self.count = 0.0
@@ -76,6 +81,8 @@ class Walk:
             if len(self.seen) > MOST_OBJECTS or time.monotonic() > self.end:
                 self.whole = False
                 return
+            if type(value) is int and value in self.numbers:  # every small number is one and the same object
+                self.note_descriptor(value, way)
             if id(value) in self.seen:
                 continue
             self.seen.add(id(value))
@@ -85,6 +92,13 @@ class Walk:
             self.weigh(value, way, weight)
             if not is_a(value, LEAVES) and not self.is_leaf(value, way):
                 ways.extend(self.inside(value, way, weight))
+
+    def note_descriptor(self, number, way):
+        """One that os.open gave, by the name that it has."""
+        path = shown(way)
+        if NAMES_A_DESCRIPTOR.search(path.rpartition(".")[2]):
+            known = {"path": path, "type": "int", "kind": "file", "file": self.numbers.pop(number), "descriptor": number}
+            self.handles.append(known)
 
     def weigh(self, value, way, weight):
         """What reading it makes a worker's own: the page with its reference count, or as much of that as it takes."""
@@ -101,7 +115,13 @@ class Walk:
         if self.kinds[kind]:
             if is_open(value, self.kinds[kind]):
                 self.handles.append(
-                    {"path": shown(way), "type": full_name(kind), "kind": self.kinds[kind], "file": path_of(value)}
+                    {
+                        "path": shown(way),
+                        "type": full_name(kind),
+                        "kind": self.kinds[kind],
+                        "file": path_of(value),
+                        "descriptor": descriptor_of(value) if self.kinds[kind] == "file" else None,
+                    }
                 )
             return True
         if (self.torch and is_a(value, self.torch.Tensor)) or looks_like_tensor(value):
@@ -190,15 +210,35 @@ def is_open(value, kind):
         if kind == "file" and hasattr(value, "fileno"):
             number = value.fileno()
             return number > 2 and (not hasattr(value, "readable") or value.readable())
-        if kind == "file" and hasattr(value, "fp"):
-            return value.fp is not None
-        if kind == "file" and hasattr(value, "closed"):
-            return not value.closed
+        if kind == "file" and (hasattr(value, "fp") or hasattr(value, "fileobj")):
+            return descriptor_of(value) is not None  # an archive in memory is none
         if kind == "h5py" and hasattr(value, "id"):
             return bool(value)
     except (OSError, ValueError):
         return False
     return True
+
+
+def descriptor_of(value):
+    """Its number; of an archive that of the file below it."""
+    for name in ("fp", "fileobj"):
+        value = getattr(value, name, None) or value
+    try:
+        return value.fileno()
+    except (AttributeError, OSError, ValueError):  # io.UnsupportedOperation is one of these
+        return None
+
+
+def regular_files():
+    """Paths of regular files that are open here, by their descriptors."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2 and stat.S_ISREG(os.fstat(int(name)).st_mode):
+                found[int(name)] = os.readlink("/proc/self/fd/" + name)
+        except OSError:  # the descriptor of the listing
+            continue
+    return found
 
 
 def path_of(value):

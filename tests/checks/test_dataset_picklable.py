@@ -6,9 +6,10 @@ import pytest
 
 from dl_doctor.checks.dataset.dataset_picklable import CHECK
 from dl_doctor.facts import DatasetTrip
+from dl_doctor.facts.dataset_objects import Handle
 from dl_doctor.facts.dataset_trip import Culprit
-from dl_doctor.model import Ended, Verdict
-from tests.facts import dataset_trip, loader_plan, start_methods
+from dl_doctor.model import Ended, Unavailable, Verdict
+from tests.facts import dataset_objects, dataset_trip, loader_plan, start_methods
 
 RAISED = Ended(how="raised", error="TypeError: cannot pickle '_io.BufferedReader' object")
 NO_MEMORY = Ended(how="exited", exit_code=1, error="MemoryError")
@@ -17,7 +18,8 @@ HUNG = Ended(how="hung")
 
 
 def judged(method: str, trip: Any, **plan: Any) -> Verdict:
-    return CHECK.judge(trip, start_methods(), loader_plan(**{"start_method": method, "num_workers": 2, **plan}))
+    objects = plan.pop("objects", dataset_objects())
+    return CHECK.judge(trip, objects, start_methods(), loader_plan(**{"start_method": method, "num_workers": 2, **plan}))
 
 
 @pytest.mark.parametrize(
@@ -104,3 +106,29 @@ def test_what_is_left_out_of_the_pickle_is_named_in_the_lines_to_copy() -> None:
     ).findings
 
     assert finding.fixes[0].commands[1] == '    return {**self.__dict__, "file": None}'
+
+
+@pytest.mark.parametrize(
+    ("method", "objects", "levels"),
+    [
+        ("fork", dataset_objects(), ["note"]),
+        ("fork", Unavailable.timeout("late"), ["note"]),
+        ("fork", dataset_objects(handles=(Handle(path="dataset.env", type="Environment", kind="lmdb", file=None),)), []),
+        ("spawn", dataset_objects(handles=(Handle(path="dataset.env", type="Environment", kind="lmdb", file=None),)), ["fail"]),
+    ],
+)
+def test_a_handle_that_forked_workers_would_share_is_told_once(method: str, objects: Any, levels: list[str]) -> None:
+    trip = dataset_trip(method, error=RAISED.error, culprit=culprit("dataset.env", "Environment"), not_tried="child")
+    if method == "spawn":
+        trip = dataset_trip(method, RAISED, culprit=culprit("dataset.env", "Environment"))
+
+    assert [finding.level for finding in judged(method, trip, objects=objects).findings] == levels
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("_io.BufferedReader", False), ("h5py._hl.files.File", False), ("generator", True), ("acme.Model", True)]
+)
+def test_fork_is_no_remedy_for_what_forked_workers_must_not_share(kind: str, kept: bool) -> None:
+    (finding,) = judged("spawn", dataset_trip("spawn", RAISED, culprit=culprit("dataset.x", kind))).findings
+
+    assert any("fork" in fix.title for fix in finding.fixes) == kept

@@ -78,13 +78,130 @@ def under_a_guard():
     return UnderAGuard()
 
 
+class FromFile(Data):
+    def __getitem__(self, index):
+        self.file.seek(index)
+        return self.file.read(1)[0]
+
+
 def open_file():
-    return Data(index=[0], file=open(a_file("plain.bin"), "rb"))
+    return FromFile(index=[0], file=open(a_file("plain.bin"), "rb"))
+
+
+class SetBack(Data):
+    def __getitem__(self, index):
+        self.file.seek(index)
+        value = self.file.read(1)[0]
+        self.file.seek(0)
+        return value
+
+
+def always_set_back():
+    """At the end of each sample its offset is what it was before."""
+    return SetBack(file=open(a_file("plain.bin"), "rb", buffering=0))
+
+
+class Shards(Data):
+    def __getitem__(self, index):
+        file = self.files[index // (LENGTH // 4)]
+        file.seek(index)
+        return file.read(1)[0]
+
+
+def many_files():
+    return Shards(files=[open(a_file("shard-%d.bin" % index), "rb") for index in range(4)])
+
+
+class Mapped(Data):
+    def __getitem__(self, index):
+        return self.map[index]
+
+
+def mapped_file():
+    """The file object is kept and not read from; a map does not use its offset."""
+    import mmap
+
+    file = open(a_file("plain.bin"), "rb")
+    return Mapped(file=file, map=mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+class ByName(Data):
+    def __getitem__(self, index):
+        with open(self.owner.name, "rb") as file:
+            file.seek(index)
+            return file.read(1)[0]
+
+
+def temporary_file():
+    """It is there as long as the object that owns it, and each sample opens it anew."""
+    import tempfile
+
+    owner = tempfile.NamedTemporaryFile(dir=os.environ["KINDS_FOLDER"])
+    owner.write(bytes(1000))
+    owner.flush()
+    return ByName(owner=owner)
+
+
+class Logging(Data):
+    def __getitem__(self, index):
+        self.log.write("%d\n" % index)
+        self.log.flush()
+        return index
 
 
 def written_log():
     """A file that is only written to has no place in it that readers share."""
-    return Data(log=open(a_file("log.txt"), "ab"))
+    return Logging(log=open(a_file("log.txt"), "a"))
+
+
+def log_opened_for_both():
+    return Logging(log=open(a_file("log.txt"), "a+"))
+
+
+class ByDescriptor(Data):
+    def __getitem__(self, index):
+        os.lseek(self.fd, index, os.SEEK_SET)
+        return os.read(self.fd, 1)[0]
+
+
+def descriptor():
+    return ByDescriptor(classes=5, fd=os.open(a_file("plain.bin"), os.O_RDONLY))
+
+
+class AtAPlace(Data):
+    def __getitem__(self, index):
+        return os.pread(self.fd, 1, index)[0]
+
+
+def descriptor_read_at_a_place():
+    return AtAPlace(fd=os.open(a_file("plain.bin"), os.O_RDONLY))
+
+
+def opened_anew():
+    """By worker_init_fn."""
+    from torch.utils.data import DataLoader
+
+    return DataLoader(open_file(), worker_init_fn=open_anew, num_workers=2)
+
+
+def open_anew(_):
+    from torch.utils.data import get_worker_info
+
+    get_worker_info().dataset.file = open(a_file("plain.bin"), "rb")
+
+
+class OfAModule(Data):
+    def __getitem__(self, index):
+        HELD[0].seek(index)
+        return HELD[0].read(1)[0]
+
+
+HELD = []
+
+
+def held_by_a_module():
+    HELD[:] = [open(a_file("plain.bin"), "rb")]
+    return OfAModule()
 
 
 def h5py():

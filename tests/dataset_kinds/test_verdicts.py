@@ -19,12 +19,13 @@ from dl_doctor.checks.dataset import (
 )
 from dl_doctor.checks.workers import start_method
 from dl_doctor.contract import Check, needs_of
-from dl_doctor.facts import Target, dataset_objects, dataset_trip, entry_script, loader, worker_cuda
+from dl_doctor.facts import Loader, Target, dataset_objects, dataset_trip, entry_script, loader, worker_cuda
 from dl_doctor.model import Finding, Unavailable, Verdict
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
 from dl_doctor.units import GIB
+from tests.collected import collected
 from tests.facts import UNKNOWN, allowance, dataset_samples, examination, loader_plan, memory_budget, start_methods
 
 FILE = Path(__file__).with_name("kinds.py")
@@ -52,9 +53,8 @@ def stays(path: str) -> tuple[Cell, Cell]:
 
 
 def shared(path: str) -> tuple[Cell, Cell]:
-    """A handle: under fork it works and gives wrong data."""
-    forked, by_pickle = stays(path)
-    return {**forked, "dataset-open-handles": ("warn", path)}, {**by_pickle, "dataset-open-handles": ("fail", path)}
+    """A handle: under fork it works and gives wrong data. One cause, and one finding."""
+    return {"dataset-open-handles": ("warn", path)}, stays(path)[1]
 
 
 TABLE: dict[str, tuple[Cell, Cell]] = {
@@ -66,7 +66,9 @@ TABLE: dict[str, tuple[Cell, Cell]] = {
     "under_a_guard": stays("dataset"),  # it is pickled without complaint, and the child does not find its class
     "cannot_be_read_back": stays("dataset"),
     "open_file": shared("dataset.file"),
+    "mapped_file": stays("dataset.file"),
     "written_log": stays("dataset.log"),  # nobody reads from it
+    "descriptor": ({"dataset-open-handles": ("warn", "dataset.fd")}, {"dataset-open-handles": ("fail", "dataset.fd")}),
     "h5py": shared("dataset.h5"),
     "lmdb": shared("dataset.env"),
     "sqlite": shared("dataset.db"),
@@ -96,6 +98,33 @@ TABLE: dict[str, tuple[Cell, Cell]] = {
 }
 
 PACKAGES = ("h5py", "lmdb")
+
+SHARED = {
+    # what forked workers would share that samples depend on
+    "always_set_back": ["dataset.file"],
+    "many_files": [f"dataset.files[{index}]" for index in range(4)],
+    "held_by_a_module": ["plain.bin"],
+    "temporary_file": [],
+    "log_opened_for_both": [],
+    "descriptor_read_at_a_place": [],
+    "opened_anew": [],
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_what_samples_do_to_files_that_are_open(kind: str, torch_python: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("KINDS_FOLDER", str(tmp_path))
+
+    async def objects_of(probes: Probes) -> Any:
+        settings, target = Settings(dataset=f"{FILE}:{kind}"), Target(path=torch_python, why="a test", has_torch=True)
+        made = await loader.collect(probes, settings, target, allowance())
+        assert isinstance(made, Loader)
+        return await dataset_objects.collect(probes, examination(made))
+
+    found = collected(objects_of)
+
+    assert found.undecided is None
+    assert [handle.path.rpartition("/")[2] for handle in found.shared] == SHARED[kind]
 
 
 @pytest.mark.parametrize("kind", TABLE)
