@@ -33,7 +33,9 @@ def dataset_replication(objects: DatasetObjects, methods: StartMethods, plan: Lo
 
     ## Known limits
     It is counted, not measured: of large containers a thousand elements stand for all. Objects that are not reachable by
-    attributes, such as those of C extensions, are not seen.
+    attributes, such as those of C extensions, are not seen. A worker that read an epoch in random order grew by 61 MiB for a
+    million short strings (60 counted), by 108 for paths (94), 122 for pairs (140), 122 for dicts (262: not all of a dict is
+    written to), by 0 for an array of fixed-width strings (0). (Private_* of /proc/PID/smaps_rollup; Python 3.11, torch 2.13.)
 
     ## References
     pytorch/pytorch#13246, pytorch/pytorch#20433, docs.python.org/3/c-api/refcounting.html

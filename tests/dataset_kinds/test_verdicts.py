@@ -85,7 +85,10 @@ TABLE: dict[str, tuple[Cell, Cell]] = {
         {"dataset-cuda": ("fail", "dataset.tables['mean']")},
         {"dataset-cuda": ("warn", "dataset.tables['mean']")},
     ),
-    "million_strings": ({"dataset-replication": ("warn", "dataset.names")}, HEALTHY),  # 17 MiB of pickle
+    "million_strings": (  # by what the workers hold: 60 MiB of objects for 17 MiB of pickle
+        {"dataset-replication": ("warn", "dataset.names")},
+        {"dataset-pickle-size": ("warn", "dataset.names")},
+    ),
     "object_array": (HEALTHY, HEALTHY),  # 18 MiB in each of 32 workers: not a quarter of what is left
     "string_array": (HEALTHY, HEALTHY),
     "same_string": (HEALTHY, HEALTHY),  # one object, referred to a million times
