@@ -1,9 +1,10 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DatasetObjects, DatasetSamples, LoaderPlan, StartMethods, WorkerCuda
+from dl_doctor.facts import DatasetObjects, DatasetSamples, Loader, LoaderPlan, StartMethods, WorkerCuda
 from dl_doctor.model import Finding, Fix, Level, Unavailable, Verdict
 
 
 def dataset_cuda(
+    loader: Loader,
     objects: DatasetObjects,
     use: WorkerCuda | Unavailable,
     methods: StartMethods,
@@ -22,7 +23,8 @@ def dataset_cuda(
 
     ## How it decides
     Under fork a tensor that is held on a GPU fails, and so does CUDA that is used for a sample. Under spawn and forkserver they
-    warn. That the main process uses CUDA is fine as long as workers do not.
+    warn. That the main process uses CUDA is fine as long as workers do not. Where it has used CUDA when the dataset is made, and
+    samples do, start-method tells it.
 
     For example, `self.mean = torch.load("mean.pt")`, saved from a GPU, fails; with `map_location="cpu"` it passes.
 
@@ -43,13 +45,15 @@ def dataset_cuda(
     findings = [held(path, method) for path in objects.on_gpu]
     if isinstance(use, Unavailable):
         return Verdict("what samples use is not known", findings, Verdict.lacking("worker_cuda", use).reason)
-    if use.used_at:
+    told_there = method == "fork" and loader.cuda_used and not objects.on_gpu
+    if use.used_at and not told_there:
         findings.append(used(use.used_at, method))
     if use.ended.how != "answered" and isinstance(samples, DatasetSamples) and samples.obstacle and not findings:
         return Verdict.skip(f"{samples.obstacle}: see dataset-sample")
     if use.ended.how != "answered":
         return Verdict("", findings, Verdict.unknown(f"making a sample {use.ended.in_words}").reason)
     seen = "a sample was made without CUDA" if not use.used_at else f"a sample uses CUDA at {use.used_at}"
+    seen += ", as start-method tells" if use.used_at and told_there else ""
     if use.error and not use.used_at:
         seen = f"until it raised ({use.error}), making a sample used no CUDA"
     return Verdict(

@@ -1,5 +1,5 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import EntryScript, Loader, LoaderPlan, StartMethods
+from dl_doctor.facts import DatasetObjects, EntryScript, Loader, LoaderPlan, StartMethods, WorkerCuda
 from dl_doctor.facts.entry_script import Unguarded
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 
@@ -22,7 +22,12 @@ BREAKS_AT_FORK = {
 
 
 def start_method(
-    methods: StartMethods, plan: LoaderPlan, loader: Loader | Unavailable, script: EntryScript | Unavailable
+    methods: StartMethods,
+    plan: LoaderPlan,
+    loader: Loader | Unavailable,
+    script: EntryScript | Unavailable,
+    objects: DatasetObjects | Unavailable,
+    use: WorkerCuda | Unavailable,
 ) -> Verdict:
     """The workers' start method is there, and fits the job
 
@@ -42,6 +47,7 @@ def start_method(
     which may have no workers. Under spawn and forkserver a file fails that iterates a loader, starts a process or calls its own
     main() outside `if __name__ == "__main__"`; under fork that is a note. Under fork a JAX or TensorFlow that is running,
     gRPC's, fsspec's or OpenCV's threads and TOKENIZERS_PARALLELISM=true warn; other threads, and mere imports, do not matter.
+    Under fork it fails that CUDA has begun in the process that makes the dataset and that making a sample uses it, too.
     A default that is about to change, or has changed, is a note.
 
     For example, Python 3.11 with nothing said starts workers by fork, and the note says what 3.14 will do.
@@ -52,10 +58,10 @@ def start_method(
 
     ## Known limits
     Without `--loader` what the program sets is not seen: say it with `--start-method`. What is alive later, when the loader is
-    iterated, is not seen, nor is what happens to CUDA: see dataset-cuda.
+    iterated, is not seen: for samples that use CUDA before the main process does, see dataset-cuda.
 
     ## References
-    pytorch/pytorch#169252, pytorch/pytorch#167387, pytorch/ignite#3805, facebookresearch/spdl#1565
+    pytorch/pytorch#169252, pytorch/pytorch#167387, pytorch/pytorch#40403, pytorch/ignite#3805, facebookresearch/spdl#1565
     """
     version = ".".join(map(str, methods.python))
     method, source = in_force(methods, plan, loader)
@@ -69,6 +75,9 @@ def start_method(
         findings = [*(runs_again(script, one, method) for one in script.unguarded[:1]), *findings]
     if isinstance(loader, Loader) and loader.made:
         findings = [*daemon(loader), *(alive(library) for library in loader.unsafe_at_fork if method == "fork"), *findings]
+        held = isinstance(objects, DatasetObjects) and objects.on_gpu  # which is told, with its path, by dataset-cuda
+        if method == "fork" and loader.cuda_used and isinstance(use, WorkerCuda) and use.used_at and not held:
+            findings = [cuda_on_both_sides(use.used_at), *findings]
     return Verdict(seen, findings)
 
 
@@ -95,6 +104,26 @@ def daemon(loader: Loader) -> list[Finding]:
             fixes=(Fix("Start that process without daemon=True", ("Process(..., daemon=False)",)),),
         )
     ]
+
+
+def cuda_on_both_sides(line: str) -> Finding:
+    return Finding(
+        level="fail",
+        subject=line,
+        summary=f"CUDA has begun where the dataset is made, and making a sample uses it, too, at {line}, in workers by fork",
+        why="A forked worker cannot use CUDA any more: it ends in `Cannot re-initialize CUDA in forked subprocess`.",
+        fixes=(
+            Fix(
+                "Make samples on the CPU, and move whole batches in the main process",
+                ('batch = batch.to("cuda", non_blocking=True)',),
+            ),
+            Fix(
+                "Or start workers by spawn",
+                ('DataLoader(..., multiprocessing_context="spawn")',),
+                note="Each worker then takes some hundreds of MiB of GPU memory for CUDA itself.",
+            ),
+        ),
+    )
 
 
 def alive(library: str) -> Finding:

@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import os
 import stat
+import typing  # noqa: F401 (for comments)
 
 SAMPLES = 8
 
@@ -19,7 +20,7 @@ def probe(arguments, step, loaded):
     they raised.
     """
     files = inherited()
-    told = {"watched": [file.number for file in files], "moved": [], "samples_read": 0, "trouble": None}
+    told = {"watched": [file.number for file in files], "moved": [], "samples_read": 0, "trouble": None}  # type: dict[str, typing.Any]
     if not files:
         return told
     loaded.limit_memory(arguments["allowed_bytes"])

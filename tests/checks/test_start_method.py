@@ -4,18 +4,19 @@ from typing import Any
 
 import pytest
 
+from dl_doctor.checks.dataset import dataset_cuda
 from dl_doctor.checks.workers.start_method import CHECK
 from dl_doctor.facts import EntryScript
 from dl_doctor.facts.entry_script import Unguarded
 from dl_doctor.model import Ended, Unavailable, Verdict
-from tests.facts import loader, loader_plan, start_methods
+from tests.facts import dataset_objects, loader, loader_plan, start_methods, worker_cuda
 
 IN_3_14 = {"python": (3, 14, 0), "available": ("forkserver", "spawn", "fork")}
 NOT_ASKED = Unavailable.not_asked("needs --dataset or --loader")
 
 
 def judged(methods: dict[str, Any], made: Any = NOT_ASKED, script: Any = NOT_ASKED, **plan: Any) -> Verdict:
-    return CHECK.judge(start_methods(**methods), loader_plan(loader=made, **plan), made, script)
+    return CHECK.judge(start_methods(**methods), loader_plan(loader=made, **plan), made, script, NOT_ASKED, NOT_ASKED)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,29 @@ def test_a_script_without_a_main_guard(method: str, level: str) -> None:
     (finding,) = judged({}, NOT_ASKED, script, start_method=method).findings
 
     assert (finding.level, finding.subject) == (level, "/code/train.py:88")
+
+
+LINE = "/code/train.py:40 in __getitem__"
+
+
+@pytest.mark.parametrize(
+    ("method", "begun", "used_at", "held", "told"),
+    [
+        ("fork", True, None, (), []),  # the main process may
+        ("fork", True, LINE, (), ["start-method fail"]),
+        ("fork", False, LINE, (), ["dataset-cuda fail"]),  # and the main process will, before it trains
+        ("fork", True, LINE, ("dataset.mean",), ["dataset-cuda fail", "dataset-cuda fail"]),
+        ("spawn", True, LINE, (), ["dataset-cuda warn"]),
+    ],
+)
+def test_cuda_in_workers_is_told_once(
+    method: str, begun: bool, used_at: str | None, held: tuple[str, ...], told: list[str]
+) -> None:
+    made, objects, use = loader(cuda_used=begun), dataset_objects(on_gpu=held), worker_cuda(used_at=used_at)
+    plan = loader_plan(loader=made, start_method=method, num_workers=2)
+    of_method = CHECK.judge(start_methods(), plan, made, NOT_ASKED, objects, use)
+    of_dataset = dataset_cuda.CHECK.judge(made, objects, use, start_methods(), plan, NOT_ASKED)
+
+    assert [f"start-method {finding.level}" for finding in of_method.findings] + [
+        f"dataset-cuda {finding.level}" for finding in of_dataset.findings
+    ] == told
