@@ -7,6 +7,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dl_doctor.model import Report
 
+__all__ = ["__version__", "check"]
+
 __version__ = "0.1.0"
 
 

@@ -1,4 +1,4 @@
-"""`dl-doctor explain`: the page of a check, a status or an exit code, offline."""
+"""`dl-doctor explain`: the page of a check, a status, an exit code or a word that reports use, offline."""
 
 import click
 
@@ -14,25 +14,46 @@ STATUSES = {
     "skip": "It does not apply here, or this user may not look. It is not a pass.",
     "error": "It applies and could not be told. Exits 3 for an essential or required check.",
     "not_run": "Nobody asked for it: an option or a higher profile would.",
-    "note": "Worth knowing; changes nothing. Shown with -v.",
+    "note": "Worth knowing; changes nothing. Told in one line, and with -v with the reason and what to do.",
 }
+
+WORDS = {
+    "passed": ("pass",),
+    "warning": ("warn",),
+    "failed": ("fail",),
+    "skipped": ("skip",),
+    "not run": ("not_run",),
+    "could not tell": ("error", "3"),  # of a check, and of a run
+    "go": ("0",),
+    "do not start here": ("1",),
+    "no go": ("1",),
+}
+"""What reports say, and the statuses and exit codes that it stands for."""
 
 
 @click.command()
-@click.argument("name", metavar="ID", shell_complete=completed_ids)
+@click.argument("words", metavar="ID", nargs=-1, required=True, shell_complete=completed_ids)
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
-def explain(name: str, *, no_plugins: bool) -> None:
-    """Print the page of a check (shm-size), a status (skip) or an exit code (3)."""
+def explain(words: tuple[str, ...], *, no_plugins: bool) -> None:
+    """Print the page of a check (shm-size), a status (skip), an exit code (3) or a word of reports (could not tell)."""
     with output.reserved_for_the_report():
         catalogue = load(plugins=not no_plugins)
-    codes = {str(code): text for code, text in EXIT_CODES.items()}
-    known_names("explain", (name,), {*catalogue.checks, *STATUSES, *codes}, areas=catalogue.areas)
+    name = " ".join(words)
+    pages = {**{status: page(status, text) for status, text in STATUSES.items()}, **pages_of_exit_codes()}
+    pages |= {word: "\n".join(pages[meant] for meant in meanings) for word, meanings in WORDS.items()}
+    known_names("explain", (name,), {*catalogue.checks, *pages}, areas=catalogue.areas)
     if name in catalogue.checks:
         check = catalogue.checks[name]
         essential = ", essential" if check.essential else ""
         facts = f"area {check.area}, scope {check.scope}, profile {catalogue.profile_of(check)}{essential}"
         output.print_text(f"# {name}: {check.page or check.title}\n\n({facts})\n")
-    elif name in STATUSES:
-        output.print_text(f"# {name}\n\n{STATUSES[name]}\n")
     else:
-        output.print_text(f"# exit {name}\n\n{codes[name][0].upper()}{codes[name][1:]}\n")
+        output.print_text(pages[name])
+
+
+def pages_of_exit_codes() -> dict[str, str]:
+    return {str(code): page(f"exit {code}", f"{text[0].upper()}{text[1:]}") for code, text in EXIT_CODES.items()}
+
+
+def page(title: str, text: str) -> str:
+    return f"# {title}\n\n{text}\n"

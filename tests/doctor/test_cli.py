@@ -11,6 +11,7 @@ import pytest
 
 from dl_doctor import cli
 from dl_doctor.outcome import EXIT_CODES
+from dl_doctor.reports.text import SYMBOLS, VERDICTS
 
 
 @pytest.fixture
@@ -49,6 +50,8 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
         (["explain", "shm"], "'shm' is an area; name a check of it"),
         (["render", "none.json"], "No such file or directory"),
         (["explain", "shm-sise"], "Did you mean 'shm-size'?"),
+        (["explain", "could", "not", "tel"], "Did you mean 'could not tell'?"),
+        (["explain"], "Missing argument 'ID'"),
         (["chekc"], "No such command 'chekc'"),
         (["--num-wokers", "3"], "Did you mean '--num-workers'?"),
     ],
@@ -169,6 +172,18 @@ def test_explain(doctor: Any, name: str) -> None:
 
     assert code == 0
     assert name in out.splitlines()[0]
+
+
+@pytest.mark.parametrize("word", [*(word for _, _, word in SYMBOLS.values()), *(word for word, _ in VERDICTS.values()), "no go"])
+def test_explain_knows_the_words_of_reports(doctor: Any, word: str) -> None:
+    assert doctor("explain", word) == doctor("explain", *word.split())  # with quotes around it, and without
+    assert doctor("explain", word)[0] == 0
+
+
+def test_explain_tells_both_meanings_of_could_not_tell(doctor: Any) -> None:
+    _, out, _ = doctor("explain", "could", "not", "tell")
+
+    assert [line for line in out.splitlines() if line.startswith("#")] == ["# error", "# exit 3"]
 
 
 def test_a_bug_leaves_a_log_and_exits_70(doctor: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
