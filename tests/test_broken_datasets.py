@@ -78,6 +78,12 @@ BROKEN = {
     "recurses": ("def it(): it()\nit()", "fail", 1, "RecursionError"),
     "exits well": ("import sys\nsys.exit(0)", "fail", 1, "exited with 0 at: import mine.py"),
     "exits with words": ("raise SystemExit('give me --data')", "fail", 1, "give me --data"),
+    "reads a command line": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--data', required=True)\nparser.parse_args()",
+        "error",
+        3,
+        "reads the command line when it is imported",
+    ),
     "is interrupted": ("raise KeyboardInterrupt", "fail", 1, "raised KeyboardInterrupt"),
     "exits at once": ("import os\nos._exit(3)", "fail", 1, "exited with 3"),
     "becomes another program": ("import os\nos.execv('/bin/true', ['true'])", "fail", 1, "exited with 0"),

@@ -21,7 +21,8 @@ def dataset_loads(loader: Loader) -> Verdict:
     ## How it decides
     An exception, an exit, a death by a signal and a dataset of no samples fail. What does not come back in time, and a name that
     leads to nothing that could be examined, is an error: then nothing else can be said of the dataset. Making it may take a
-    quarter of the memory that is left, on top of torch; if it wants more, it is stopped, and that is a warning.
+    quarter of the memory that is left, on top of torch; if it wants more, it is stopped, and that is a warning. So is a command
+    line that is read when the file is imported: here there is none, and the job has one.
 
     For example, `--dataset train.py:make_dataset` fails where that function opens an index in /data and /data is not mounted.
 
@@ -45,6 +46,8 @@ def dataset_loads(loader: Loader) -> Verdict:
         return Verdict(f"{loader.spec} was stopped", [too_large(loader)], Verdict.unknown("it needs more memory").reason)
     if ended.how in ("hung", "unstartable"):
         return Verdict.unknown(f"{loader.spec}: the job's Python {ended.in_words}")
+    if ended.how == "exited" and ended.exit_code == WRONG_USE and "usage:" in ended.output_tail:
+        return Verdict(f"{loader.spec} {ended.in_words}", [wants_arguments(loader)], Verdict.unknown(UNSAID).reason)
     trace = ended.output_tail if ended.how == "raised" else ""
     return Verdict(f"{loader.spec} {ended.in_words}", [broken(loader)], trace=trace)
 
@@ -54,6 +57,34 @@ def told(loader: Loader) -> str:
     taken = "".join(f", {choice}" for choice in loader.choices)
     made = "" if loader.make_s is None else f", made in {plain(loader.make_s)} s"
     return f"{loader.spec}{taken}: {loader.type} {size}{made}"
+
+
+WRONG_USE = 2
+"""What argparse, click and others exit with when they do not like a command line."""
+
+UNSAID = "it reads a command line, and an examination has none"
+
+
+def wants_arguments(loader: Loader) -> Finding:
+    """No fault of the job's, which is started with arguments."""
+    at = "when it is imported" if (loader.ended.step or "").startswith("import") else "when it is called"
+    printed = loader.ended.output_tail.strip().splitlines()
+    return Finding(
+        level="warn",
+        subject=loader.spec,
+        summary=f"{loader.spec} reads the command line {at}, and ended because there is none here",
+        why=f"What it printed: {printed[-1].strip().removeprefix('-c: ')}",
+        fixes=(
+            Fix(
+                "Read the command line below the main guard, and give what it says to functions",
+                ('if __name__ == "__main__":', "    main(parser.parse_args())"),
+            ),
+            Fix(
+                "Or name a function of a file that does not read it, and needs no arguments",
+                ('def make_data(): return Data("/data/train")',),
+            ),
+        ),
+    )
 
 
 def broken(loader: Loader) -> Finding:

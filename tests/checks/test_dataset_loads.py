@@ -28,6 +28,8 @@ def judged(how: Any = "answered", ended: dict[str, Any] | None = None, **fields:
         ("raised", {"error": "MemoryError: "}, {}, "error"),  # we refused it: nobody knows whether it would fit
         ("raised", {"error": "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory"}, {}, "error"),
         ("exited", {"exit_code": 0}, {}, "fail"),  # sys.exit(0) ends a job, too
+        ("exited", {"exit_code": 2, "output_tail": "usage: train.py --data DIR"}, {}, "error"),  # the job has arguments
+        ("exited", {"exit_code": 2, "output_tail": "no data"}, {}, "fail"),
         ("killed", {"signal": "SIGSEGV"}, {}, "fail"),
         ("hung", {}, {}, "error"),  # a slow disk, or for ever: not known
         ("stuck", {"pid": 7, "state": "D"}, {}, "fail"),
@@ -55,9 +57,19 @@ def test_what_was_found_is_told(fields: dict[str, Any], seen: str) -> None:
 
 
 def test_the_last_words_of_what_ended_without_an_exception_are_told() -> None:
-    (finding,) = judged("exited", {"exit_code": 2, "output_tail": "usage: train.py --data DIR\n"}).findings
+    (finding,) = judged("exited", {"exit_code": 2, "output_tail": "no data in DIR\n"}).findings
 
-    assert finding.why.endswith("The last that was printed: usage: train.py --data DIR")
+    assert finding.why.endswith("The last that was printed: no data in DIR")
+
+
+@pytest.mark.parametrize(
+    ("step", "when"), [("import train.py", "when it is imported"), ("call train.py:make", "when it is called")]
+)
+def test_what_reads_a_command_line_is_told_what_to_change(step: str, when: str) -> None:
+    (finding,) = judged("exited", {"exit_code": 2, "step": step, "output_tail": "usage: train.py --data DIR\n"}).findings
+
+    assert when in finding.summary
+    assert "below the main guard" in finding.fixes[0].title
 
 
 def test_a_kill_may_be_for_memory() -> None:
