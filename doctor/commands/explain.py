@@ -15,6 +15,7 @@ STATUSES = {
     "error": "It applies and could not be told. Exits 3 for an essential or required check.",
     "not_run": "Nobody asked for it: an option or a higher profile would.",
     "note": "Worth knowing; changes nothing. Told in one line, and with -v with the reason and what to do.",
+    "accepted": "The site knows of it and says why in its settings. It stays in the report, and does not count.",
 }
 
 WORDS = {

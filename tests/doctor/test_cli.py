@@ -11,7 +11,7 @@ import pytest
 
 from dl_doctor import cli
 from dl_doctor.outcome import EXIT_CODES
-from dl_doctor.reports.text import SYMBOLS, VERDICTS
+from dl_doctor.reports.look import SYMBOLS, VERDICTS
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_explain(doctor: Any, name: str) -> None:
     assert name in out.splitlines()[0]
 
 
-@pytest.mark.parametrize("word", [*(word for _, _, word in SYMBOLS.values()), *(word for word, _ in VERDICTS.values()), "no go"])
+@pytest.mark.parametrize("word", [*(word for _, word in SYMBOLS.values()), *VERDICTS.values(), "no go", "accepted"])
 def test_explain_knows_the_words_of_reports(doctor: Any, word: str) -> None:
     assert doctor("explain", word) == doctor("explain", *word.split())  # with quotes around it, and without
     assert doctor("explain", word)[0] == 0
