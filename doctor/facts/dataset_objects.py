@@ -13,6 +13,8 @@ DEADLINE_S = 20.0
 READING_S = 3.0
 """No further sample is begun after that when offsets are watched."""
 
+READING_DEADLINE_S = 10.0
+
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True):
     """Something open for reading that an attribute leads to."""
@@ -122,5 +124,5 @@ async def collect(probes: Probes, examination: Examination) -> DatasetObjects:
     if not probed.answer:
         return msgspec.convert(known, DatasetObjects)
     arguments = {"allowed_bytes": allowed, "workers": examination.num_workers or 1, "budget_s": READING_S}
-    watched = await probes.run("file_offsets", arguments, deadline_s=DEADLINE_S, place="loaded")
+    watched = await probes.run("file_offsets", arguments, deadline_s=READING_DEADLINE_S, place="loaded")
     return msgspec.convert({**known, "offsets": {"ended": watched.ended, **(watched.answer or {})}}, DatasetObjects)
