@@ -181,8 +181,10 @@ WRONG = {
 
 RUN = """
 import json, os, sys, torch
-probe = {"__name__": "__probe__"}
-exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), probe)
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import forkserver
+sys.path.pop(0)
+probe = forkserver.probe_in(sys.argv[1])
 for folder, spec in json.loads(sys.argv[2]):
     told = os.path.join(folder, "told.json")
     pid = os.fork()
@@ -191,7 +193,7 @@ for folder, spec in json.loads(sys.argv[2]):
         os.environ["HOME"] = os.path.join(folder, "home")
         sys.path.insert(0, "")
         try:
-            answer = probe["probe"]({"spec": spec, "allowed_bytes": None}, lambda name: None)[0]
+            answer = probe({"spec": spec, "allowed_bytes": None}, lambda name: None)[0]
         except BaseException as error:
             answer = {"raised": repr(error)}
         with open(told, "w") as file:
