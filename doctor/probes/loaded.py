@@ -8,7 +8,7 @@ import random
 import shutil
 from time import monotonic  # by a name of ours: the job's code may patch the module
 
-from .limits import limit_memory, watch_shared_memory
+from .limits import limit_memory
 from .parcel import Parcel
 
 BASE_SEED = 20_260_101
@@ -31,19 +31,18 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
-        self.watch_shared_memory = watch_shared_memory
         self._folder = own_folder()
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
-    def limit_memory(self, allowed_bytes):
+    def limit_memory(self, allowed_bytes, shared_bytes=None):
         """For a probe, which is forked: it may take so much, and computes with one thread, as torch's workers do.
 
-        What has used several before the fork would wait for threads that are not there.
+        What has used several before the fork would wait for threads that are not there. Gives the function that looks.
         """
         if self.torch:
             self.torch.set_num_threads(1)
-        limit_memory(allowed_bytes)
+        return limit_memory(allowed_bytes, shared_bytes)
 
     @property
     def iterable(self):
