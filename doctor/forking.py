@@ -15,6 +15,7 @@ from typing import Any
 
 from dl_doctor import guard
 from dl_doctor.probes import forkserver
+from dl_doctor.probes.at_fork import forget_workers
 from dl_doctor.probing import Begun
 
 
@@ -78,7 +79,7 @@ def leave_the_caller(descriptors: tuple[int, ...]) -> None:
 def forget_children() -> None:
     """Children, finalizers and helpers of multiprocessing are the caller's: as Process does it in a child, and more."""
     modules: Any = sys.modules
-    multiprocessing.process._children = set()  # type: ignore[attr-defined]  # noqa: SLF001
+    forget_workers()  # type: ignore[no-untyped-call]
     multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
     multiprocessing.util._finalizer_registry.clear()  # type: ignore[attr-defined]  # noqa: SLF001
     for module, name in (

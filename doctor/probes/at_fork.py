@@ -1,5 +1,7 @@
-"""What in this process would be broken in a forked child, for other probes."""
+"""What in this process would be broken in a forked child, and what such a child gives up, for other probes."""
 
+import gc
+import multiprocessing.process
 import os
 import struct
 import sys
@@ -68,3 +70,18 @@ def stack_of(thread):
             return ()
         sleep(0.01)
     return ()
+
+
+def forget_workers():
+    """In a forked child: processes of multiprocessing are the parent's, and so are workers of loaders that are being iterated.
+
+    A loader's iterator that ends here would end them, by the locks and pipes that it shares.
+    """
+    children = multiprocessing.process._children  # type: ignore[attr-defined]
+    multiprocessing.process._children = set()  # type: ignore[attr-defined]
+    kind = getattr(sys.modules.get("torch.utils.data.dataloader"), "_MultiProcessingDataLoaderIter", None)
+    if not children or kind is None:
+        return
+    for iterator in [one for one in gc.get_objects() if issubclass(type(one), kind)]:
+        iterator._shutdown = True
+        iterator._workers = iterator._workers_status = []

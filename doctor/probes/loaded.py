@@ -8,6 +8,7 @@ import random
 import shutil
 from time import monotonic  # by a name of ours: the job's code may patch the module
 
+from .at_fork import forget_workers
 from .limits import limit_memory
 from .parcel import Parcel
 
@@ -36,10 +37,12 @@ class Loaded:
         """The indices of what is being read, or was last."""
 
     def limit_memory(self, allowed_bytes, shared_bytes=None):
-        """For a probe, which is forked: it may take so much, and computes with one thread, as torch's workers do.
+        """For a probe, which is forked: it may take so much, has no workers of others, and computes with one thread.
 
-        What has used several before the fork would wait for threads that are not there. Gives the function that looks.
+        What has used several before the fork would wait for threads that are not there; torch's workers do the same. Gives the
+        function that looks.
         """
+        forget_workers()
         if self.torch:
             self.torch.set_num_threads(1)
         return limit_memory(allowed_bytes, shared_bytes)

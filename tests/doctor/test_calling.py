@@ -67,6 +67,14 @@ after = state()
 say([name for name in before if before[name] != after[name]])
 """
 
+RUNNING = """
+loader = DataLoader(torch.utils.data.TensorDataset(torch.zeros(100)), 4, num_workers=2, persistent_workers=True)
+running = iter(loader)
+next(running)
+(result,) = dl_doctor.check(loader, select="smoke-load").results
+say([result.status, len(list(running))])
+"""
+
 HELPERS = """
 from multiprocessing import forkserver, resource_tracker
 
@@ -124,6 +132,7 @@ SCRIPTS: dict[str, tuple[str, Any]] = {
         [True, "fail", "loader raised RuntimeError: {True} at: call loader.train_dataloader()"],
     ),
     "a generator": ("say(loads(number for number in range(3))[0])", "error"),
+    "workers that are running": (RUNNING, ["pass", 24]),
     "a stream of its own": (
         "kept, sys.stdout = sys.stdout, io.StringIO()\nloads(loader)\nsaid, sys.stdout = sys.stdout, kept\nsay(said.getvalue())",
         "",
