@@ -25,13 +25,16 @@ def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan) -> Verd
     Draw from torch's generator, or make your own in the worker, from `torch.initial_seed()`.
 
     ## Known limits
-    Three indices are drawn: what is random for few samples only may be missed. Torch before 1.9 does not seed NumPy.
+    Three samples are drawn, fewer where they are slow, and none where one takes more than 15 s: what is random for few samples
+    only may be missed. Torch before 1.9 does not seed NumPy.
 
     ## References
     pytorch/pytorch#5059, pytorch/pytorch#3880, Lightning-AI/pytorch-lightning#20412
     """
     if loader.kind == "iterable":
         return Verdict.skip("an iterable dataset has no indices: see iterable-sharding")
+    if any(worker.ended.how == "hung" for worker in draws.workers):
+        return Verdict.skip("drawing one sample twice takes too long: see dataset-sample")
     if not draws.answered:
         ended = next(worker.ended for worker in draws.workers if worker.ended.how != "answered")
         return Verdict.unknown(f"a process that draws samples {ended.in_words}")

@@ -1,14 +1,9 @@
 """Read some samples as a worker would, and take their time and their size."""
 
-import itertools
 import os
-import random
 import traceback
 
-SEED = 0
-
-LOOKED_AT = 10_000
-"""Indices of a sampler of its own among which some are drawn."""
+from .indices import some_indices
 
 
 def probe(arguments, step, loaded):
@@ -58,28 +53,6 @@ def readers(loaded, most, step):
         return
     for index in some_indices(loaded, most, step):
         yield index, lambda: loaded.read([index])[0]  # noqa: B023 (it is read before the next one)
-
-
-def some_indices(loaded, most, step):
-    draw, loader = random.Random(SEED), loaded.loader
-    if loader is None or takes_all(loader):
-        length = len(loaded.dataset)
-        return draw.sample(range(length), min(most, length))
-    step("iterate the sampler")
-    batched = loader.batch_sampler is not None
-    indices = []  # type: list[object]
-    for given in itertools.islice(iter(loader.batch_sampler if batched else loader.sampler), LOOKED_AT):
-        indices.extend(given if batched else [given])
-        if len(indices) >= LOOKED_AT:
-            break
-    return draw.sample(indices, min(most, len(indices)))
-
-
-def takes_all(loader):
-    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1."""
-    return type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler") and (
-        loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler"
-    )
 
 
 def open_files():

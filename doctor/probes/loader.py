@@ -16,7 +16,7 @@ from .specs import Wrong, named, unwrapped
 
 def probe(arguments, step, *at_hand):
     """`spec` names it; `allowed_bytes` is what making it may take beyond torch (None: all there is), `start_method` what the
-    default is to be (None: as it is). `at_hand`: it is made.
+    default is to be (None: as it is). `at_hand`: it is made, and what is alive in the process that has made it.
 
     Gives a description, and a Loaded, which later probes get as their third argument.
     """
@@ -44,7 +44,7 @@ def probe(arguments, step, *at_hand):
         choices=choices,
         opened=sorted(open_files() - before),
         threads=sorted({thread.name for thread in threading.enumerate() if thread is not threading.main_thread()}),
-        unsafe_at_fork=unsafe_at_fork(),
+        unsafe_at_fork=sorted({*unsafe_at_fork(), *(at_hand[1] if at_hand else ())}),
         daemonic=bool(multiprocessing.current_process().daemon),
         default_method=multiprocessing.get_start_method(allow_none=True),
         cuda_used=bool(torch and getattr(torch, "cuda", None) and torch.cuda.is_initialized()),
