@@ -56,10 +56,12 @@ def told(loader: Loader) -> str:
 
 def broken(loader: Loader) -> Finding:
     ended = loader.ended
-    printed = ended.output_tail.strip().splitlines()
-    last = f" The last that was printed: {printed[-1].strip()}" if printed and ended.how in ("exited", "killed") else ""
-    place = [line.strip().removeprefix("File ") for line in printed if line.strip().startswith("File ")]
-    where = f" It was raised in {place[-1]}." if place and ended.how == "raised" else ""
+    lines = [line.strip() for line in ended.output_tail.strip().splitlines()]
+    printed = [line for line in lines if not line.startswith("File ")]
+    last = f" The last that was printed: {printed[-1]}" if printed and ended.how in ("exited", "killed") else ""
+    place = [line.removeprefix("File ") for line in lines if line.startswith("File ")]
+    how = {"raised": "was raised", "exited": "exits"}.get(ended.how)
+    where = f" It {how} in {place[-1]}." if place and how else ""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
     return Finding(
         level="fail",

@@ -197,7 +197,7 @@ def answer(request):
             loaded[:] = [made]
         send(number, {"answer": told})
     except SystemExit as error:
-        leave(error.code)
+        leave(error)
     except BaseException as error:  # noqa: BLE001 (it is the answer)
         import traceback  # noqa: PLC0415
 
@@ -214,8 +214,13 @@ def text_of(error):
         return "(its text raises %s)" % type(another).__name__
 
 
-def leave(code):
-    """End as Python does of SystemExit, but for what the job has registered for its end."""
+def leave(error):
+    """End as Python does of SystemExit, but for what the job has registered for its end, and say where it was raised."""
+    import traceback  # noqa: PLC0415
+
+    code = error.code
+    place = traceback.format_tb(error.__traceback__)[-1].splitlines()[0]
+    os.write(2, ("%s\n" % place).encode("utf-8", "backslashreplace"))
     if not isinstance(code, (int, type(None))):
         os.write(2, ("%s\n" % (code,)).encode("utf-8", "backslashreplace"))
     flush()

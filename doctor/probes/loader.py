@@ -11,7 +11,7 @@ from time import monotonic  # by a name of ours: the job's code may patch the mo
 from .at_fork import unsafe_at_fork
 from .limits import limit_memory
 from .loaded import Loaded, imported
-from .specs import Wrong, named, unwrapped
+from .specs import Wrong, file_of, named, unwrapped
 
 
 def probe(arguments, step, *at_hand):
@@ -21,10 +21,14 @@ def probe(arguments, step, *at_hand):
     Gives a description, and a Loaded, which later probes get as their third argument.
     """
     sys.dont_write_bytecode = True
+    spec = arguments["spec"]
+    try:
+        file_of("" if at_hand else spec)  # before seconds go by
+    except Wrong as wrong:
+        return {"wrong": str(wrong)}, None
     step("import torch")
     torch = imported("torch")
     limit_memory(arguments["allowed_bytes"])
-    spec = arguments["spec"]
     if arguments.get("start_method"):
         make_default(arguments["start_method"])
     before = open_files()

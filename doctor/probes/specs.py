@@ -1,5 +1,6 @@
 """What a specification leads to, or what is wrong with it and what to write instead, for other probes."""
 
+import ast
 import difflib
 import functools
 import importlib
@@ -37,12 +38,18 @@ def named(spec, step):
     """What a spec stands for, and whether it had to be called."""
     place, _, attributes = spec.rpartition(":")
     step("import " + place)
-    module = by_path(place, attributes) if place.endswith(".py") else by_name(place, attributes)
+    file = file_of(spec)
+    module = by_path(file, attributes) if file else by_name(place, attributes)
     step("look up " + spec)
     found = module
     path = place
     for name in attributes.split("."):
         if not hasattr(found, name):
+            if found is module and name in below_the_guard(module):
+                raise Wrong(
+                    '%s defines `%s` below `if __name__ == "__main__":`, where an import does not find it, and no worker that is '
+                    "spawned would: move it above" % (path, name)
+                )
             raise Wrong("%s has no `%s`%s" % (path, name, suggestion(found, name)))
         found = getattr(found, name)
         path = path + (":" if path == place else ".") + name
@@ -62,11 +69,37 @@ def named(spec, step):
     return found(), True
 
 
-def by_path(path, attributes):
-    """As `python FILE` would have it: the file's folder stands first on sys.path. Its main guard does not run."""
+def below_the_guard(module):
+    """Names of classes, functions and variables that a module has only when it is the program."""
+    try:
+        with open(module.__file__, "rb") as file:
+            tree = ast.parse(file.read())
+    except (AttributeError, TypeError, OSError, SyntaxError, ValueError):
+        return set()
+    names = set()  # type: set[str]
+    for guard in tree.body:
+        if isinstance(guard, ast.If) and "__name__" in ast.dump(guard.test):
+            for node in ast.walk(ast.Module(guard.body, [])):
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                    names.add(node.name)
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    names.add(node.id)
+    return names
+
+
+def file_of(spec):
+    """The path of the file that a spec names, which has to be there; None where it names a module."""
+    path = spec.rpartition(":")[0]
+    if not path.endswith(".py"):
+        return None
     path = os.path.abspath(os.path.expanduser(path))
     if not os.path.isfile(path):
         raise Wrong("there is no file %s%s" % (path, did_you_mean(os.path.basename(path), listing(os.path.dirname(path)))))
+    return path
+
+
+def by_path(path, attributes):
+    """As `python FILE` would have it: the file's folder stands first on sys.path. Its main guard does not run."""
     name = os.path.basename(path)[: -len(".py")]
     if not name.isidentifier():
         raise Wrong("%s cannot be imported, and so no worker could: give it a name without %s" % (path, odd(name)))

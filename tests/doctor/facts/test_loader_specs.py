@@ -159,6 +159,9 @@ WRONG = {
     "a file with relative imports": Case("", ["name it as a module, pkg.data:make"], "pkg/data.py:make", PACKAGE),
     "no such attribute": Case("", ["data.py has no `Dat`; did you mean Data?"], "data.py:Dat"),
     "nothing like it": Case("", ["; it has ", "Data", "Needs", "Stream"], "data.py:xyz"),
+    "a class below the main guard": Case(
+        "if __name__ == '__main__':\n    class Dats(Data): pass", ["defines `Dats` below `if __name"], "data.py:Dats"),
+    "a variable below the main guard": Case("if '__main__' == __name__:\n    dat = Data()", ["`dat` below"], "data.py:dat"),
     "no such inner attribute": Case("", ["data.py:Data has no `train`"], "data.py:Data.train"),
     "a class that needs arguments": Case("", ["root and split", "`def make_data(): return Needs(root=..., s"], "data.py:Needs"),
     "a partial that lacks one": Case("it = functools.partial(Needs, '/')", ["needs split"]),
