@@ -53,6 +53,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
         return refused_memory(self.error)
 
 
+def stopped_for_memory(ended: Ended, trouble: Trouble | None) -> bool:
+    """Whether the process that ended like this, perhaps with trouble, was refused more memory than it was allowed."""
+    if trouble is not None:
+        return trouble.out_of_memory
+    return ended.how == "raised" and refused_memory(ended.error)
+
+
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
     """Source: up to 8 batches of the loader's own sampler, else of indices drawn at random, made in a process forked for it.
 
@@ -92,9 +99,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def out_of_memory(self) -> bool:
         """Whether making them was refused more memory than it was allowed."""
-        if self.trouble is not None:
-            return self.trouble.out_of_memory
-        return self.ended.how == "raised" and refused_memory(self.ended.error)
+        return stopped_for_memory(self.ended, self.trouble)
 
     @property
     def size_bytes(self) -> int | None:

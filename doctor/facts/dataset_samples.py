@@ -4,8 +4,8 @@ import statistics
 
 import msgspec
 
-from dl_doctor.facts.batches import SIDE, Trouble, unexaminable, workers_of
-from dl_doctor.facts.loader import Loader, refused_memory
+from dl_doctor.facts.batches import SIDE, Trouble, stopped_for_memory, unexaminable, workers_of
+from dl_doctor.facts.loader import Loader
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
@@ -46,9 +46,7 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def out_of_memory(self) -> bool:
         """Whether reading them was refused more memory than it was allowed."""
-        if self.trouble is not None:
-            return self.trouble.out_of_memory
-        return self.ended.how == "raised" and refused_memory(self.ended.error)
+        return stopped_for_memory(self.ended, self.trouble)
 
     @property
     def steady_s(self) -> tuple[float, ...]:
