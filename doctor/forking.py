@@ -11,15 +11,20 @@ import threading
 import traceback
 import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from dl_doctor import guard
 from dl_doctor.probes import forkserver
+from dl_doctor.probes.at_fork import forget_workers, unsafe_at_fork
 from dl_doctor.probing import Begun
 
 
 def fork_with(given: object) -> Begun:
-    """Fork this process, in this thread; probes that are loaded there get `given`. Nothing changes here."""
+    """Fork this process, in this thread; the probe that is loading there gets `given` and what is alive here that a fork breaks:
+    threads of libraries are not in the fork any more. Nothing changes here.
+    """
+    alive = unsafe_at_fork()  # type: ignore[no-untyped-call]
 
     def start(theirs: tuple[int, ...], ours: tuple[int, ...]) -> int:
         flush()
@@ -28,12 +33,18 @@ def fork_with(given: object) -> Begun:
             try:
                 leave_the_caller(ours)
                 control, requests, answers, output = theirs
-                guard.main(control, requests, answers, output, lambda answers: serve(answers, given))
+                guard.main(control, requests, answers, output, lambda answers: serve(answers, given, alive))
             finally:
                 os._exit(0)
         return pid
 
-    return Begun(start)
+    return Begun(start, script=script())
+
+
+def script() -> str | None:
+    """The file that this process was started with; a notebook has none."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    return str(Path(path).absolute()) if isinstance(path, str) and Path(path).is_file() else None
 
 
 def forked() -> int:
@@ -78,7 +89,7 @@ def leave_the_caller(descriptors: tuple[int, ...]) -> None:
 def forget_children() -> None:
     """Children, finalizers and helpers of multiprocessing are the caller's: as Process does it in a child, and more."""
     modules: Any = sys.modules
-    multiprocessing.process._children = set()  # type: ignore[attr-defined]  # noqa: SLF001
+    forget_workers()  # type: ignore[no-untyped-call]
     multiprocessing.process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
     multiprocessing.util._finalizer_registry.clear()  # type: ignore[attr-defined]  # noqa: SLF001
     for module, name in (
@@ -93,7 +104,7 @@ def forget_children() -> None:
                 helper._preload_modules = preloaded  # noqa: SLF001
 
 
-def serve(answers: int, given: object) -> None:
+def serve(answers: int, *given: object) -> None:
     """Be what forks the probes. Standard streams lead to the doctor by now."""
     try:
         gc.enable()
@@ -103,7 +114,7 @@ def serve(answers: int, given: object) -> None:
         torch: Any = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "set_num_threads"):
             torch.set_num_threads(1)  # as in a forked worker: threads of OpenMP do not survive a fork
-        forkserver.main(answers, given)  # type: ignore[no-untyped-call]
+        forkserver.main(answers, *given)  # type: ignore[no-untyped-call]
     except BaseException:  # noqa: BLE001 (nothing may get back into the caller's code)
         traceback.print_exc()
         flush()

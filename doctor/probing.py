@@ -197,8 +197,9 @@ class Probes:
 class Begun:
     """A guard that has been started, and our ends of the pipes to it."""
 
-    def __init__(self, start: Callable[[tuple[int, ...], tuple[int, ...]], int]) -> None:
-        """`start` is given the guard's ends and ours, and gives the guard's pid."""
+    def __init__(self, start: Callable[[tuple[int, ...], tuple[int, ...]], int], script: str | None = None) -> None:
+        """`start` is given the guard's ends and ours, and gives the guard's pid; `script` is what our process runs."""
+        self.script = script
         control, self.control = pipe()
         requests, self.requests = pipe()
         self.answers, answers = pipe()

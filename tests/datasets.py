@@ -193,6 +193,24 @@ def python_rng() -> DataLoader:
     return draws(lambda rng: rng.random(), random.Random(0))
 
 
+def slow_rng() -> DataLoader:
+    return draws(lambda rng: time.sleep(2.5) or rng.random(), random.Random(0))
+
+
+class ByName(Dataset):
+    """Knows its samples by their names, and gives several at once."""
+
+    def __init__(self) -> None:
+        self.rng = random.Random(0)
+
+    def __getitems__(self, names: list[str]) -> list:
+        return [(name.upper(), self.rng.random()) for name in names]
+
+
+def by_name() -> DataLoader:
+    return DataLoader(ByName(), batch_size=4, num_workers=2, sampler=list("abcdefgh"))
+
+
 def numpy_rng() -> DataLoader:
     return draws(lambda rng: rng.random(), np.random.default_rng(0))
 

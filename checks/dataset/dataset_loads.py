@@ -89,10 +89,12 @@ def wants_arguments(loader: Loader) -> Finding:
 
 def broken(loader: Loader) -> Finding:
     ended = loader.ended
-    printed = ended.output_tail.strip().splitlines()
-    last = f" The last that was printed: {printed[-1].strip()}" if printed and ended.how in ("exited", "killed") else ""
-    place = place_in(ended.output_tail) if ended.how == "raised" else None
-    where = f" It was raised at {place}." if place else ""
+    lines = [line.strip() for line in ended.output_tail.strip().splitlines()]
+    printed = [line for line in lines if not line.startswith("File ")]
+    last = f" The last that was printed: {printed[-1]}" if printed and ended.how in ("exited", "killed") else ""
+    how = {"raised": "was raised", "exited": "exits"}.get(ended.how)
+    place = place_in(ended.output_tail)
+    where = f" It {how} at {place}." if place and how else ""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
     return Finding(
         level="fail",

@@ -25,7 +25,8 @@ def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samples
     Draw from torch's generator, or make your own in the worker, from `torch.initial_seed()`.
 
     ## Known limits
-    Three indices are drawn: what is random for few samples only may be missed. Torch before 1.9 does not seed NumPy.
+    Three samples are drawn, fewer where they are slow, and none where one takes more than 15 s: what is random for few samples
+    only may be missed. Torch before 1.9 does not seed NumPy.
 
     ## References
     pytorch/pytorch#5059, pytorch/pytorch#3880, Lightning-AI/pytorch-lightning#20412
@@ -34,6 +35,8 @@ def dataset_random(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samples
         return Verdict.skip("an iterable dataset has no indices: see iterable-sharding")
     if not draws.answered and isinstance(samples, DatasetSamples) and samples.trouble:
         return Verdict.skip("a sample cannot be read: see dataset-sample")
+    if any(worker.ended.how == "hung" for worker in draws.workers):
+        return Verdict.skip("drawing one sample twice takes too long: see dataset-sample")
     if not draws.answered:
         ended = next(worker.ended for worker in draws.workers if worker.ended.how != "answered")
         return Verdict.unknown(f"a process that draws samples {ended.in_words}")

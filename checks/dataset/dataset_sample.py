@@ -190,14 +190,32 @@ def stuck(ended: Ended) -> Finding:
 
 
 def died(ended: Ended) -> Finding:
+    """Where nothing handed an exception on: it was raised before a sample was read, or the process ended."""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
+    lines = [line.strip() for line in ended.output_tail.splitlines()]
+    place = [line.removeprefix("File ") for line in lines if line.startswith("File ")]
+    if ended.how == "raised":
+        what = "worker_init_fn" if ended.step == "become a worker" else "A process that reads samples"
+        where = f" It was raised in {place[-1]}." if place else ""
+        said = f"raises {ended.error}" if ended.step == "become a worker" else ended.in_words
+        return Finding(
+            level="fail",
+            subject=ended.step or "dataset",
+            summary=f"{what} {said}",
+            why=f"A worker hands the exception on, and the epoch ends before its first batch.{where}",
+        )
+    ends = '"exited unexpectedly"' if ended.how == "exited" else '"is killed by signal"'
+    where = f" It exits in {place[-1]}." if place and ended.how == "exited" else ""
     return Finding(
         level="fail",
         subject=ended.step or "dataset",
         summary=f"A process that reads samples {ended.in_words}",
-        why='A worker would end in the same way: "DataLoader worker (pid ...) is killed by signal" or "exited unexpectedly".'
-        + memory,
-        fixes=(Fix("Do what it did last in a process of its own, with the traceback on", ("python -X faulthandler ...",)),),
+        why=f"A worker would end in the same way: DataLoader worker (pid ...) {ends}.{memory}{where}",
+        fixes=(
+            Fix("Raise an exception there: code that is called must not end the process (sys.exit, os._exit)")
+            if ended.how == "exited"
+            else Fix("Do what it did last in a process of its own, with the traceback on", ("python -X faulthandler ...",)),
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import msgspec
 
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.readable_dataset import ReadableDataset
-from dl_doctor.facts.trouble import PATIENCE_S, Trouble, refused_memory
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble, stopped_for_memory
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
@@ -67,9 +67,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def out_of_memory(self) -> bool:
         """Whether making them was refused more memory than it was allowed."""
-        if self.trouble is not None:
-            return self.trouble.out_of_memory
-        return self.ended.how == "raised" and refused_memory(self.ended.error)
+        return stopped_for_memory(self.ended, self.trouble)
 
     @property
     def stuck_at_collate(self) -> bool:

@@ -5,7 +5,7 @@ import statistics
 import msgspec
 
 from dl_doctor.facts.examination import Examination
-from dl_doctor.facts.trouble import PATIENCE_S, Trouble, refused_memory
+from dl_doctor.facts.trouble import PATIENCE_S, Trouble, stopped_for_memory
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
 
@@ -52,9 +52,7 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def out_of_memory(self) -> bool:
         """Whether reading them was refused more memory than it was allowed."""
-        if self.trouble is not None:
-            return self.trouble.out_of_memory
-        return self.ended.how == "raised" and refused_memory(self.ended.error)
+        return stopped_for_memory(self.ended, self.trouble)
 
     @property
     def waits(self) -> bool:

@@ -1,4 +1,4 @@
-"""The file that --dataset or --loader names, read as text: what a worker would run again when it imports it."""
+"""The file that --dataset or --loader names, or that calls dl_doctor.check, read as text: what a worker would run again."""
 
 import msgspec
 
@@ -30,6 +30,10 @@ async def collect(probes: Probes, settings: Settings, target: Target) -> EntrySc
     if spec is None:
         return Unavailable.not_asked("needs --dataset or --loader")
     place, _, maker = spec.rpartition(":")
+    if probes.caller:
+        if probes.caller.script is None:
+            return Unavailable.absent("a notebook has no script that a worker would run again")
+        place, maker = probes.caller.script, ""
     arguments = {"place": place, "maker": maker}
     probed = await probes.run("entry_script", arguments, python=target.path, deadline_s=QUICK_S)
     return msgspec.convert({"ended": probed.ended, **(probed.answer or {})}, EntryScript)

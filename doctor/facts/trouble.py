@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from dl_doctor.model import Ended
 from dl_doctor.text import place_in
 
 PATIENCE_S = 20.0
@@ -60,3 +61,10 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 def refused_memory(error: str | None) -> bool:
     """Whether an exception's text is that of Python, NumPy or torch where memory ran out, or a file may not grow (EFBIG)."""
     return error is not None and any(text in error for text in ("MemoryError", "llocate memory", "File too large"))
+
+
+def stopped_for_memory(ended: Ended, trouble: Trouble | None) -> bool:
+    """Whether the process that ended like this, perhaps with trouble, was refused more memory than it was allowed."""
+    if trouble is not None:
+        return trouble.out_of_memory
+    return ended.how == "raised" and refused_memory(ended.error)

@@ -4,11 +4,13 @@ from typing import Any
 
 import msgspec
 
+from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.readable_dataset import ReadableDataset
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
 
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
+"""One sample is drawn twice, however long that takes."""
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +27,7 @@ class Draws(msgspec.Struct, frozen=True, kw_only=True):
 
     ended: Ended
     first: tuple[str, ...] = ()
-    """Of samples of a few indices; of an iterable dataset the first 16 to 64 items."""
+    """Of samples of one to three indices, as many as there is time for; of an iterable dataset the first 16 to 64 items."""
 
     second: tuple[str, ...] = ()
     """Of the same indices, drawn again in the same worker."""
@@ -47,11 +49,15 @@ class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
         return all(worker.ended.how == "answered" for worker in self.workers)
 
 
-async def collect(probes: Probes, dataset: ReadableDataset) -> WorkerDraws:
+async def collect(probes: Probes, loader: Loader, dataset: ReadableDataset) -> WorkerDraws:
     allowed = dataset.allowed_bytes // 2
     arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": dataset.num_workers or 0} for worker in (0, 1)]
     probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")
     told: list[dict[str, Any]] = [one.answer or {} for one in probed]
+    both = min(len(answer.get("second", ())) for answer in told)  # one may have been slower
+    for answer in told:
+        if loader.kind == "map":
+            answer.update({name: answer.get(name, ())[:both] for name in ("first", "second")})
     draws = [{"ended": one.ended, **answer} for one, answer in zip(probed, told, strict=True)]
     shared = {name: told[0].get(name) for name in ("generators", "shards") if told[0].get(name) is not None}
     return msgspec.convert({"workers": draws, **shared}, WorkerDraws)

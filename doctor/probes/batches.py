@@ -3,6 +3,8 @@
 import itertools
 import random
 
+from .patience import TookTooLong, patience, trouble
+
 BATCHES = 8
 BUDGET_S = 6.0
 """Once two batches are made and this is over, no more are begun."""
@@ -127,12 +129,12 @@ class Weighing:
 
     def attempt(self, stage, indices, action, samples=()):
         try:
-            with self.loaded.patience(self.patience_s):
+            with patience(self.patience_s):
                 return action()
-        except (Exception, self.loaded.TookTooLong) as error:  # noqa: BLE001 (it is the answer)
+        except (Exception, TookTooLong) as error:  # noqa: BLE001 (it is the answer)
             self.over = True
-            trouble = self.loaded.trouble(stage, indices()[:INDICES_NAMED], error)
-            self.told["trouble"] = dict(trouble, misfit=misfit(samples, indices()) if samples else None)
+            told = trouble(stage, indices()[:INDICES_NAMED], error)
+            self.told["trouble"] = dict(told, misfit=misfit(samples, indices()) if samples else None)
             return None
 
 

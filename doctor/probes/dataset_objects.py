@@ -14,6 +14,8 @@ import threading
 import time
 import types
 
+from .attributes import attributes, full_name
+
 MOST_SECONDS = 8
 MOST_OBJECTS = 400000
 SAMPLED = 1000
@@ -271,41 +273,3 @@ def elements_of(value, numpy):
         kind = next(kind for kind in CONTAINERS if is_a(value, kind))
         return list(kind.__iter__(value))
     return numpy.asarray(value).ravel().tolist() if numpy and is_a(value, numpy.ndarray) else []
-
-
-def attributes(value):
-    """What an object holds, by name, without running code of its class."""
-    held = []
-    if is_a(value, types.FunctionType):
-        cells = value.__closure__ or ()
-        for name, cell in zip(value.__code__.co_freevars, cells):
-            try:
-                held.append(("<closure>.%s" % name, cell.cell_contents))
-            except ValueError:  # not set yet
-                continue
-        held.append(("__defaults__", value.__defaults__ or ()))
-        return held
-    if is_a(value, types.MethodType):
-        return [("__self__", value.__self__), ("__func__", value.__func__)]
-    try:
-        held += list(object.__getattribute__(value, "__dict__").items())
-    except (AttributeError, TypeError):
-        pass
-    names = [name for kind in type(value).__mro__ for name in slots(kind)]
-    if type(value).__module__ == "functools":
-        names += ["func", "args", "keywords"]
-    for name in names:
-        try:
-            held.append((name, object.__getattribute__(value, name)))
-        except AttributeError:
-            continue
-    return held
-
-
-def slots(kind):
-    names = kind.__dict__.get("__slots__", ())
-    return [names] if isinstance(names, str) else [name for name in names if name not in ("__dict__", "__weakref__")]
-
-
-def full_name(kind):
-    return kind.__qualname__ if kind.__module__ == "builtins" else "%s.%s" % (kind.__module__, kind.__qualname__)

@@ -1,13 +1,9 @@
 """Read some samples as a worker would, and take their time and their size."""
 
-import itertools
 import os
-import random
 
-SEED = 0
-
-LOOKED_AT = 10_000
-"""Indices of a sampler of its own among which some are drawn."""
+from .indices import some_indices
+from .patience import TookTooLong, patience, trouble
 
 
 def probe(arguments, step, loaded):
@@ -34,12 +30,12 @@ def read_some(arguments, step, loaded):
         step(("take item %s of the iterator" if loaded.iterable else "read sample %s") % (index,))
         begin = loaded.clock_s()
         try:
-            with loaded.patience(arguments["patience_s"]):
+            with patience(arguments["patience_s"]):
                 sample = read()
         except StopIteration:
             break
-        except (Exception, loaded.TookTooLong) as error:  # noqa: BLE001 (it is the answer)
-            told["trouble"] = loaded.trouble("read", [index], error)
+        except (Exception, TookTooLong) as error:  # noqa: BLE001 (it is the answer)
+            told["trouble"] = trouble("read", [index], error)
             break
         now = loaded.clock_s()
         after = open_files()
@@ -76,28 +72,6 @@ class Items:
         if self._iterator is None:
             self._iterator = iter(self._dataset)
         return next(self._iterator)
-
-
-def some_indices(loaded, most, step):
-    draw, loader = random.Random(SEED), loaded.loader
-    if loader is None or takes_all(loader):
-        length = len(loaded.dataset)
-        return draw.sample(range(length), min(most, length))
-    step("iterate the sampler")
-    batched = loader.batch_sampler is not None
-    indices = []  # type: list[object]
-    for given in itertools.islice(iter(loader.batch_sampler if batched else loader.sampler), LOOKED_AT):
-        indices.extend(given if batched else [given])
-        if len(indices) >= LOOKED_AT:
-            break
-    return draw.sample(indices, min(most, len(indices)))
-
-
-def takes_all(loader):
-    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1."""
-    return type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler") and (
-        loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler"
-    )
 
 
 def open_files():

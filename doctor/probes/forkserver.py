@@ -14,6 +14,8 @@ Most probes are forked from this process, which spares each the start of an inte
 it becomes this process, which then is as fresh as the job's will be. One that is `loading` runs here and gives its answer and
 something that it made, such as the job's dataset; those that are forked afterwards get that as a third argument.
 
+A probe is a file with a function `probe`. What several probes need stands in files beside theirs, see `probe_in`.
+
 ANSWERS takes frames, see `send`.
 """
 
@@ -29,6 +31,7 @@ import re
 import select
 import signal
 import struct
+import types
 import warnings
 from os import fork as fork_process  # by names of our own: the job's code may patch modules, as gevent does
 from os import read, waitpid, write
@@ -36,11 +39,15 @@ from select import select as wait_for
 
 CODE = json.JSONEncoder(ensure_ascii=False)
 
+PACKAGE = "_dl_doctor_probes"
+"""What probes and the files beside them are in, whatever is installed for the job."""
+
 answers = -1
 requests = -1
 pipes = {}  # type: dict[int, str]  # what the kernel calls these two
 waking = []  # type: list[int]  # the two ends of a pipe that signals write to
 running = {}  # type: dict[int, int]  # the number of each probe by its pid
+neighbours = {}  # type: dict[str, types.ModuleType]  # what probes have imported from files beside theirs
 loaded = []  # type: list[object]  # what a probe that was loading has made; before that, what it is given
 
 
@@ -190,7 +197,7 @@ def answer(request):
             loaded[:] = [made]
         send(number, {"answer": told})
     except SystemExit as error:
-        leave(error.code)
+        leave(error)
     except BaseException as error:  # noqa: BLE001 (it is the answer)
         import traceback  # noqa: PLC0415
 
@@ -207,8 +214,13 @@ def text_of(error):
         return "(its text raises %s)" % type(another).__name__
 
 
-def leave(code):
-    """End as Python does of SystemExit, but for what the job has registered for its end."""
+def leave(error):
+    """End as Python does of SystemExit, but for what the job has registered for its end, and say where it was raised."""
+    import traceback  # noqa: PLC0415
+
+    code = error.code
+    place = traceback.format_tb(error.__traceback__)[-1].splitlines()[0]
+    os.write(2, ("%s\n" % place).encode("utf-8", "backslashreplace"))
     if not isinstance(code, (int, type(None))):
         os.write(2, ("%s\n" % (code,)).encode("utf-8", "backslashreplace"))
     flush()
@@ -216,11 +228,28 @@ def leave(code):
 
 
 def run(path, arguments, step):
+    return probe_in(path)(arguments, step, *loaded)
+
+
+def probe_in(path):
+    """The function of this file. With `from .limits import ...` it has what the files beside it define: they are modules of a
+    package by a name of ours, which stands in sys.modules only meanwhile, so that the job does not see it.
+    """
     with open(path, encoding="utf-8") as file:
         code = compile(file.read(), path, "exec")
-    names = {"__name__": "__probe__", "__file__": path}
-    exec(code, names)
-    return names["probe"](arguments, step, *loaded)
+    package = neighbours.setdefault(PACKAGE, types.ModuleType(PACKAGE))
+    package.__path__ = [os.path.dirname(path)]
+    names = {"__name__": PACKAGE + ".it", "__package__": PACKAGE, "__file__": path}
+    writes_none = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    sys.modules.update(neighbours)
+    try:
+        exec(code, names)
+    finally:
+        sys.dont_write_bytecode = writes_none
+        ours = [name for name in list(sys.modules) if name.split(".")[0] == PACKAGE]
+        neighbours.update({name: sys.modules.pop(name) for name in ours})
+    return names["probe"]
 
 
 def send(number, message):

@@ -29,13 +29,12 @@ def probe(arguments, step, loaded):
         )
     if arguments["batch_size"] is not None:
         changes["batch_size"] = arguments["batch_size"]
-    loaded.limit_memory(arguments["allowed_bytes"] // max(workers, 1))
-    look_at_shared_memory = loaded.watch_shared_memory(arguments["allowed_bytes"])
+    look_at_memory = loaded.limit_memory(arguments["allowed_bytes"] // max(workers, 1), shared_bytes=arguments["allowed_bytes"])
     printed = Printed()
     told = {"came_s": [], "raised": None, "late": None, "processes": []}  # type: dict[str, typing.Any]
     iterator = None
     begin = time.monotonic()
-    watch(printed, begin + arguments["patience_s"], look_at_shared_memory)
+    watch(printed, begin + arguments["patience_s"], look_at_memory)
     try:
         step("start %d workers by %s" % (workers, arguments["method"]) if workers else "load in the main process")
         iterator = iter(loaded.new_loader(**changes))
@@ -62,12 +61,12 @@ def probe(arguments, step, loaded):
 done = object()
 
 
-def watch(printed, end_s, look_at_shared_memory):
+def watch(printed, end_s, look_at_memory):
     """Have Late raised here when the time is over, and soon after a feeder thread has lost a batch."""
     lost_s = []  # type: list[float]
 
     def look(*_):
-        look_at_shared_memory()
+        look_at_memory()
         now = time.monotonic()
         if not lost_s and "in _feed\n" in printed.tail():
             lost_s.append(now)

@@ -3,13 +3,14 @@
 import hashlib
 import itertools
 import pickle
-import random
 import sys
+
+from .indices import some_indices
 
 INDICES = 3
 ITEMS = 64
 BUDGET_S = 4.0
-"""Of an iterable dataset 16 items are taken all the same."""
+"""Once this is over, no further sample is drawn. Of an iterable dataset 16 items are taken all the same."""
 
 LEAST_ITEMS = 16
 
@@ -20,6 +21,8 @@ DEPTH, MOST_OBJECTS, MOST_ITEMS = 6, 20_000, 200
 def probe(arguments, step, loaded):
     """`allowed_bytes`; `worker`, and how many `workers` there are. Gives what facts/worker_draws.py says of its fields."""
     loaded.limit_memory(arguments["allowed_bytes"])
+    loaded.torch.manual_seed(0)  # for a sampler: both workers are asked for the same samples
+    indices = [] if loaded.iterable else some_indices(loaded, INDICES, step)
     step("look for random number generators")
     generators = generators_of(loaded)
     before = [state_of(generator) for _, _, generator in generators]
@@ -28,19 +31,21 @@ def probe(arguments, step, loaded):
     shards = next(
         (getattr(loaded.dataset, name, None) for name in ("num_shards", "n_shards") if hasattr(loaded.dataset, name)), None
     )
-    drawn = items(loaded, step) if loaded.iterable else samples(loaded, step)
+    drawn = items(loaded, step) if loaded.iterable else samples(loaded, indices, step)
     used = [(path, kind) for (path, kind, generator), was in zip(generators, before) if state_of(generator) != was]
     generators_used = [{"path": path, "type": kind} for path, kind in used]
     return dict(drawn, generators=generators_used, shards=shards if isinstance(shards, int) else None)
 
 
-def samples(loaded, step):
-    length = len(loaded.dataset)
-    first, second = [], []
-    for index in random.Random(0).sample(range(length), min(INDICES, length)):
-        step("draw sample %d twice" % index)
-        first.append(digest(loaded.dataset[index]))
-        second.append(digest(loaded.dataset[index]))
+def samples(loaded, indices, step):
+    end = loaded.clock_s() + BUDGET_S
+    first, second = [], []  # type: tuple[list[str], list[str]]
+    for index in indices:
+        step("draw sample %s twice" % (index,))
+        for digests in (first, second):
+            digests.append(digest(loaded.read([index])[0]))
+        if loaded.clock_s() > end:
+            break
     return {"first": first, "second": second}
 
 

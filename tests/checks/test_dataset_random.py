@@ -22,6 +22,8 @@ from tests.facts import ANSWERED, UNKNOWN, loader, loader_arguments, loader_plan
         ("module_rng", "warn", "datasets.MODULES_OWN"),
         ("fixed_seed", "warn", "worker_init_fn"),
         ("counter", "note", "dataset"),
+        ("by_name", "warn", "dataset.rng"),  # its sampler gives names, and it has neither a length nor __getitem__
+        ("slow_rng", "warn", "dataset.rng"),  # one index is drawn instead of three
         ("global_numpy", None, None),  # torch seeds it
         ("global_python", None, None),
         ("global_torch", None, None),
@@ -43,6 +45,7 @@ STEADY = Draws(ended=ANSWERED, first=("a", "b"), second=("a", "b"))
 HALF = Draws(ended=ANSWERED, first=("a", "b"), second=("a", "x"))
 HALF_OTHER = Draws(ended=ANSWERED, first=("a", "y"), second=("a", "z"))
 DIED = Draws(ended=Ended(how="killed", signal="SIGSEGV", step="draw sample 3 twice"))
+SLOW = Draws(ended=Ended(how="hung", step="draw sample 3 twice"))
 RNG = Generator(path="dataset.rng", type="random.Random")
 
 
@@ -60,6 +63,7 @@ RNG = Generator(path="dataset.rng", type="random.Random")
         ((HALF, HALF), (RNG,), {}, {"num_workers": 2}, "pass", ["warn"]),  # one sample of two is random
         ((HALF, HALF_OTHER), (RNG,), {}, {"num_workers": 2}, "pass", []),
         ((DIED, SAME), (), {}, {"num_workers": 2}, "error", []),
+        ((SLOW, SLOW), (), {}, {"num_workers": 2}, "skip", []),  # whether it hangs is told by dataset-sample
     ],
 )
 def test_what_is_made_of_draws(

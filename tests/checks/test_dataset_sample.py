@@ -79,6 +79,31 @@ def test_what_waits_is_told_with_its_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ended", "summary", "why"),
+    [
+        (
+            {"how": "raised", "error": "KeyError: 'RANK'", "step": "become a worker"},
+            "worker_init_fn raises KeyError: 'RANK'",
+            'It was raised in "/job/data.py", line 30, in seed.',
+        ),
+        (
+            {"how": "exited", "exit_code": 1, "step": "read sample 4"},
+            "exited with 1",
+            'It exits in "/job/data.py", line 30, in seed.',
+        ),
+        ({"how": "killed", "signal": "SIGSEGV", "step": "read sample 4"}, "died by SIGSEGV", '"is killed by signal".'),
+    ],
+)
+def test_how_the_process_ended_is_told(ended: dict[str, Any], summary: str, why: str) -> None:
+    trace = '  File "/job/data.py", line 30, in seed\nno licence\n'
+    (finding,) = judged(ended=Ended(**ended, output_tail=trace), readings=()).findings
+
+    assert summary in finding.summary
+    assert why in finding.why
+    assert ("faulthandler" in str(finding.fixes)) is (ended["how"] == "killed")
+
+
+@pytest.mark.parametrize(
     ("taken", "levels"),
     [
         (readings(*[0.01] * 20), []),

@@ -67,6 +67,20 @@ after = state()
 say([name for name in before if before[name] != after[name]])
 """
 
+ALIVE = """
+threading.Thread(target=time.sleep, args=(60,), name="fsspecIO", daemon=True).start()
+(result,) = dl_doctor.check(loader, select="start-method", start_method="fork").results
+say([finding.subject for finding in result.findings])
+"""
+
+RUNNING = """
+loader = DataLoader(torch.utils.data.TensorDataset(torch.zeros(100)), 4, num_workers=2, persistent_workers=True)
+running = iter(loader)
+next(running)
+(result,) = dl_doctor.check(loader, select="smoke-load").results
+say([result.status, len(list(running))])
+"""
+
 HELPERS = """
 from multiprocessing import forkserver, resource_tracker
 
@@ -124,6 +138,8 @@ SCRIPTS: dict[str, tuple[str, Any]] = {
         [True, "fail", "loader raised RuntimeError: {True} at: call loader.train_dataloader()"],
     ),
     "a generator": ("say(loads(number for number in range(3))[0])", "error"),
+    "threads that a fork does not have": (ALIVE, ["fsspec"]),
+    "workers that are running": (RUNNING, ["pass", 24]),
     "a stream of its own": (
         "kept, sys.stdout = sys.stdout, io.StringIO()\nloads(loader)\nsaid, sys.stdout = sys.stdout, kept\nsay(said.getvalue())",
         "",
@@ -193,6 +209,15 @@ def test_the_report_shows_itself(script: Any, tmp_path: Path) -> None:
 
     assert lines[0].startswith("dl-doctor")
     assert "1 passed" in lines[-1]
+
+
+def test_the_script_itself_is_read(script: Any, tmp_path: Path) -> None:
+    """It is what a worker by spawn would run again."""
+    command, variables = script
+    code = HEAD + "(result,) = dl_doctor.check(loader, select='start-method', start_method='spawn').results\n"
+    (tmp_path / "script.py").write_text(code + "print(result.findings[0].subject); sys.exit()\nfor batch in loader: pass\n")
+
+    assert run(command, tmp_path, **variables).stdout.endswith(f"{tmp_path}/script.py:{len(code.splitlines()) + 2}\n")
 
 
 def test_ctrl_c_ends_it(script: Any, tmp_path: Path) -> None:

@@ -307,3 +307,33 @@ def test_the_guards_own_json_is_json(value: Any) -> None:
         return "".join(c for c in item if c < "\ud800" or "\udfff" < c <= "\uffff") if isinstance(item, str) else item
 
     assert json.loads(guard.as_json(value).encode("ascii")) == plain(value)
+
+
+BESIDE = """
+import sys
+from .shared import KEPT
+def probe(arguments, step, *given):
+    KEPT.append(len(KEPT))
+    seen = [name for name in sys.modules if name.startswith("_dl_doctor") or "shared" in name]
+    return {"kept": KEPT, "seen": seen}
+"""
+
+
+def test_a_file_beside_a_probe_is_seen_by_probes_alone(run: Any, tmp_path: Path) -> None:
+    """And nothing is written beside it."""
+    (tmp_path / "probes" / "shared.py").write_text("KEPT = []")
+
+    assert run(BESIDE, python=sys.executable).answer == {"kept": [0], "seen": []}
+    assert sorted(file.name for file in (tmp_path / "probes").iterdir()) == ["it.py", "shared.py"]
+
+
+def test_probes_of_one_process_share_what_they_import(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "probes" / "shared.py").write_text("KEPT = []")
+    (tmp_path / "probes" / "loads.py").write_text(BESIDE.replace('return {"kept": KEPT, "seen": seen}', "return {}, None"))
+
+    async def after_loading(probes: Probes) -> Probed:
+        (tmp_path / "probes" / "it.py").write_text(BESIDE)
+        await probes.run("loads", python=sys.executable, deadline_s=20, place="loading")
+        return await probes.run("it", deadline_s=20, place="loaded")
+
+    assert with_probes(after_loading).answer == {"kept": [0, 1], "seen": []}

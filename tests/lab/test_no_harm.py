@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,12 @@ DATASETS = {
 }
 
 
+MAPS = "torch.from_file(os.path.dirname(__file__) + '/file', size=2 << 30, dtype=torch.uint8)"
+DATASETS["in a mapping of a file that it writes to"] = HEAVY.format(
+    body=f"def __init__(self): self.held = {MAPS}; [part.fill_(1) for part in self.held.split(1 << 20)]", more=""
+)
+
+
 class Group:
     """A control group of its own, with a job in it that holds some memory."""
 
@@ -81,6 +88,9 @@ class Group:
     def close(self) -> None:
         self.job.kill()
         self.job.communicate()
+        end_s = time.monotonic() + 5
+        while (self.folder / "cgroup.procs").read_text() and time.monotonic() < end_s:
+            time.sleep(0.02)  # the guard ends some ms after the doctor
         self.folder.rmdir()
 
 
@@ -94,6 +104,8 @@ def pod() -> Iterator[Group]:
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_nothing_is_killed(pod: Group, torch_python: str, tmp_path: Path, dataset: str) -> None:
     spec = written(tmp_path, DATASETS[dataset])
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(2 << 30)
     doctor = [
         sys.executable,
         "-m",

@@ -159,6 +159,9 @@ WRONG = {
     "a file with relative imports": Case("", ["name it as a module, pkg.data:make"], "pkg/data.py:make", PACKAGE),
     "no such attribute": Case("", ["data.py has no `Dat`; did you mean Data?"], "data.py:Dat"),
     "nothing like it": Case("", ["; it has ", "Data", "Needs", "Stream"], "data.py:xyz"),
+    "a class below the main guard": Case(
+        "if __name__ == '__main__':\n    class Dats(Data): pass", ["defines `Dats` below `if __name"], "data.py:Dats"),
+    "a variable below the main guard": Case("if '__main__' == __name__:\n    dat = Data()", ["`dat` below"], "data.py:dat"),
     "no such inner attribute": Case("", ["data.py:Data has no `train`"], "data.py:Data.train"),
     "a class that needs arguments": Case("", ["root and split", "`def make_data(): return Needs(root=..., s"], "data.py:Needs"),
     "a partial that lacks one": Case("it = functools.partial(Needs, '/')", ["needs split"]),
@@ -181,8 +184,10 @@ WRONG = {
 
 RUN = """
 import json, os, sys, torch
-probe = {"__name__": "__probe__"}
-exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), probe)
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import forkserver
+sys.path.pop(0)
+probe = forkserver.probe_in(sys.argv[1])
 for folder, spec in json.loads(sys.argv[2]):
     told = os.path.join(folder, "told.json")
     pid = os.fork()
@@ -191,7 +196,7 @@ for folder, spec in json.loads(sys.argv[2]):
         os.environ["HOME"] = os.path.join(folder, "home")
         sys.path.insert(0, "")
         try:
-            answer = probe["probe"]({"spec": spec, "allowed_bytes": None}, lambda name: None)[0]
+            answer = probe({"spec": spec, "allowed_bytes": None}, lambda name: None)[0]
         except BaseException as error:
             answer = {"raised": repr(error)}
         with open(told, "w") as file:

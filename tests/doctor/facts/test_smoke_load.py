@@ -48,6 +48,29 @@ class Stream(IterableDataset):
 def make(): return DataLoader(Stream(), batch_size=4)
 """
 
+INFINITE = """
+class Again:
+    def __init__(self, sampler): self.sampler = sampler
+    def __iter__(self):
+        while True: yield from self.sampler
+class Infinite(DataLoader):
+    # as YOLOv5's InfiniteDataLoader
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        object.__setattr__(self, "batch_sampler", Again(self.batch_sampler))
+        self.iterator = super().__iter__()
+    def __len__(self): return len(self.batch_sampler.sampler)
+    def __iter__(self):
+        for _ in range(len(self)): yield next(self.iterator)
+def make(): return Infinite(Data(), batch_size=4, num_workers=2, shuffle=True)
+"""
+RUNNING = """
+def make():
+    loader = DataLoader(Data(), batch_size=4, num_workers=2, persistent_workers=True)
+    next(iter(loader))
+    return loader
+"""
+
 
 def tried(python: str, folder: Path, source: str, method: str = "fork", **changes: Any) -> tuple[SmokeLoad, Verdict]:
     plain = {"workers": 2, "prefetch_factor": 2, "method": method}
@@ -65,6 +88,8 @@ def tried(python: str, folder: Path, source: str, method: str = "fork", **change
         ("def make(): return DataLoader(Data(), batch_size=4, persistent_workers=True, num_workers=1)", "pass", ""),
         (SAMPLER, "pass", ""),  # it never travels, so that it need not be picklable
         (STREAM, "pass", ""),
+        (INFINITE, "pass", ""),  # its workers are started in its constructor, and are none of the probe's
+        (RUNNING, "pass", ""),
         (RAISES, "fail", "Loading raised ValueError: picture 9 is damaged"),
         (DIES.format(how="os.kill(os.getpid(), signal.SIGSEGV)"), "fail", "A worker died by SIGSEGV"),
         (DIES.format(how="os._exit(3)"), "fail", "A worker exited with 3"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PROBE = Path(__file__).parents[3] / "doctor" / "probes" / "loader.py"
+PROBE = Path(__file__).parents[3] / "doctor" / "probes" / "at_fork.py"
 
 BEFORE = f"""
 import runpy, sys, threading, types

@@ -1,0 +1,32 @@
+"""Which samples of a map-style dataset are looked at, for other probes."""
+
+import itertools
+import random
+
+SEED = 0
+
+LOOKED_AT = 10_000
+"""Indices of a sampler of its own among which some are drawn."""
+
+
+def some_indices(loaded, most, step):
+    """What the dataset is asked for: numbers, or whatever the loader's sampler gives."""
+    draw, loader = random.Random(SEED), loaded.loader
+    if loader is None or takes_all(loader):
+        length = len(loaded.dataset)
+        return draw.sample(range(length), min(most, length))
+    step("iterate the sampler")
+    batched = loader.batch_sampler is not None
+    indices = []  # type: list[object]
+    for given in itertools.islice(iter(loader.batch_sampler if batched else loader.sampler), LOOKED_AT):
+        indices.extend(given if batched else [given])
+        if len(indices) >= LOOKED_AT:
+            break
+    return draw.sample(indices, min(most, len(indices)))
+
+
+def takes_all(loader):
+    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1."""
+    return type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler") and (
+        loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler"
+    )
