@@ -64,7 +64,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         accepted=[anchors.card(*finding) for finding in order.accepted(report.results)],
         skipped=[anchors.group(*group) for group in order.by_reason(report.results, "skip").items()],
         not_run=[anchors.group(*group) for group in order.by_reason(report.results, "not_run").items()],
-        notes=notes(report.results),
+        notes=order.all_notes(report.results),
         made=made(report),
         asked=asked(report.run.settings),
         passes=[anchors.line(result) for result in report.results if result.status == "pass"],
@@ -193,16 +193,6 @@ PLACES = frozenset(
 
 FILTERS = (amount, plain, name, fitted, lines, sentence, opening, moment)
 """What templates call by name."""
-
-
-def notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
-    """What is worth knowing, of every check: the page has room."""
-    return [
-        (result, finding)
-        for result in results
-        for finding in result.findings
-        if finding.level == "note" and finding.accepted is None
-    ]
 
 
 def curves(sweep: Sweep, demand: float | None) -> tuple[tuple[str, Curve], ...]:

@@ -12,12 +12,13 @@ def troubles(results: Iterable[Result], level: Level) -> Iterator[tuple[Result, 
     """
     results = tuple(results)
     causes = {result.id for result in results if any(map(stands_alone, result.findings))}
+    consequences = by_cause(results)
     for result in results:
         for finding in result.findings:
             if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
                 yield result, finding
         if level == worst_alone(result):
-            yield from consequences(results, result)
+            yield from consequences.pop(result.id, ())
 
 
 def stands_alone(finding: Finding) -> bool:
@@ -31,11 +32,14 @@ def worst_alone(result: Result) -> Level | None:
     return "fail" if "fail" in levels else "warn" if "warn" in levels else None
 
 
-def consequences(results: Iterable[Result], cause: Result) -> Iterator[tuple[Result, Finding]]:
+def by_cause(results: Iterable[Result]) -> dict[str, list[tuple[Result, Finding]]]:
+    """Findings by the id of the check that explains them."""
+    explained: dict[str, list[tuple[Result, Finding]]] = {}
     for result in results:
         for finding in result.findings:
-            if finding.explained_by == cause.id and finding.level != "note":
-                yield result, finding
+            if finding.explained_by is not None and finding.level != "note" and finding.accepted is None:
+                explained.setdefault(finding.explained_by, []).append((result, finding))
+    return explained
 
 
 def accepted(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
@@ -49,6 +53,16 @@ def notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
         for result in results
         for finding in result.findings
         if finding.level == "note" and result.status == "pass"
+    ]
+
+
+def all_notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
+    """What is worth knowing, of every check, where there is room for it."""
+    return [
+        (result, finding)
+        for result in results
+        for finding in result.findings
+        if finding.level == "note" and finding.accepted is None
     ]
 
 
