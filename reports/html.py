@@ -2,14 +2,14 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dl_doctor.model import Finding, Report, Result
+from dl_doctor.model import Finding, Report, Result, Unavailable
 from dl_doctor.reports import order
 from dl_doctor.reports.look import (
     RISKS,
@@ -66,6 +66,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         not_run=[anchors.group(*group) for group in order.by_reason(report.results, "not_run").items()],
         notes=order.all_notes(report.results),
         made=made(report),
+        lacking=lacking(report.unavailable),
         asked=asked(report.run.settings),
         passes=[anchors.line(result) for result in report.results if result.status == "pass"],
         folded_from=FOLDED_FROM,
@@ -90,6 +91,14 @@ def made(report: Report) -> list[tuple[str, str]]:
     if report.redaction:
         rows.append(("Redacted", f"{report.redaction.replacements} replacements"))
     return rows
+
+
+def lacking(unavailable: Mapping[str, Unavailable]) -> dict[tuple[str, str], list[str]]:
+    """Names of the facts that could not be had, by the reason and its kind."""
+    facts: dict[tuple[str, str], list[str]] = {}
+    for fact, lack in unavailable.items():
+        facts.setdefault((lack.detail, lack.kind), []).append(fact)
+    return facts
 
 
 def shown(value: Any) -> Any:
@@ -117,6 +126,7 @@ def fitted(text: str, most: float) -> str:
 
 def sentence(text: str) -> str:
     """With a full stop."""
+    text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

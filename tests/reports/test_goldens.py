@@ -1,0 +1,35 @@
+"""Every format for four machines, as whole outputs: read them in the diff after `pytest tests/reports --refresh`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor.reports import FORMATS, renderer
+from dl_doctor.reports.look import Look
+from dl_doctor.settings import Settings
+from tests.recorded import examine_recorded, read
+from tests.reports.conftest import steady
+
+MACHINES = {
+    "docker-v1": Settings(num_workers=8, batch_bytes=24 << 20),
+    "gpu-without-fabric-manager": Settings(expect_gpus=8),
+    "kubernetes-limited-pod": Settings(num_workers=64, batch_bytes=64 << 20),
+    "slurm-step": Settings(num_workers=13, batch_bytes=24 << 20),
+}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_report(machine: str, format_: str, golden: Any, tmp_path: Path) -> None:
+    report = steady(examine_recorded(read(machine)[0], tmp_path, MACHINES[machine]))
+    text = without_style(renderer(format_)(report, Look()))
+
+    assert text == golden(f"{machine}{FORMATS[format_]}", text)
+
+
+def without_style(html: str) -> str:
+    """The page's style sheet is a file of its own; here its changes would hide those of the page."""
+    html = re.sub("<style>.*?</style>", "<style>...</style>", html, flags=re.DOTALL)
+    return re.sub("sha256-[^']*", "sha256-...", html)
