@@ -30,6 +30,9 @@ LONGEST_TEXT = 2_000
 LONGEST_NAME = 200
 """Characters; what is longer is no text for people, and the JSON report has it."""
 
+LONGEST_TRACE = 20_000
+"""Characters from its end, which says what happened."""
+
 FOLDED_FROM = 9
 """Lists that are longer are folded."""
 
@@ -70,6 +73,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         asked=asked(report.run.settings),
         passes=[anchors.line(result) for result in report.results if result.status == "pass"],
         folded_from=FOLDED_FROM,
+        longest_trace=LONGEST_TRACE,
         picture=picture_of(report.pipeline),
         sweep=sweep_of(report.facts),
         curves=curves,

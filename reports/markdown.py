@@ -71,7 +71,8 @@ def ticket(report: Report, folded: Iterable[str], left_out: list[str], longest: 
 
 def headlines(report: Report) -> str:
     """Thousands of findings: a line for each, as many as there is room for."""
-    found = [(result, finding) for result in report.results for finding in result.findings]
+    every = [(result, finding) for result in report.results for finding in result.findings]
+    found = [pair for level in ("fail", "warn", "note") for pair in every if pair[1].level == level]
     text = "\n\n".join([*head(report), "### Findings", ""])
     end = "- … and {} more, which the JSON report has.\n"
     for index, (result, finding) in enumerate(found):

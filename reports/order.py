@@ -1,5 +1,6 @@
 """In which order results are told, in every format: worst first, and what another finding explains right after it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dl_doctor.model import Finding, Level, Report, Result, Status
@@ -87,9 +88,8 @@ def by_area(results: Iterable[Result]) -> dict[str, list[Status]]:
 def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
     """How many checks need which option: `(12, "need --dataset")`. What a site expects, or not, is no news."""
     details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    needs = [detail for detail in dict.fromkeys(details) if detail.startswith("needs --")]
-    numbers = [(details.count(words), words) for words in needs]
-    told = [(number, words if number == 1 else words.replace("needs", "need", 1)) for number, words in numbers]
+    needs = Counter(detail for detail in details if detail.startswith("needs --"))
+    told = [(number, words if number == 1 else words.replace("needs", "need", 1)) for words, number in needs.items()]
     others = sum(not detail.startswith("needs ") for detail in details)
     return [*told, *([(others, "not run")] if others else [])]
 

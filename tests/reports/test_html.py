@@ -14,6 +14,7 @@ from dl_doctor.model import Finding, Pipeline, Reason, Report
 from dl_doctor.reports.html import render, shown
 from dl_doctor.reports.look import Look
 from tests.browser import Browser, printed
+from tests.installed import ROOT
 from tests.made import RATES, hostile, large_node, measured, result, with_pipeline, with_results
 
 REPORTS = {
@@ -112,6 +113,43 @@ def told(report: Report) -> list[str]:
 def bare(text: str) -> str:
     """Letters and digits alone: lines break anywhere."""
     return "".join(c for c in unicodedata.normalize("NFKC", text) if c.isalnum()).lower()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_is_accessible_too(plain: Report, browser: Browser, scheme: Any) -> None:
+    """Its drawings are others."""
+    assert browser.visit(page(plain, "measured"), violations, scheme=scheme, width=390).found == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("color", "behind", "least"),
+    [
+        # WCAG 2.2: 4.5 for text, 3 for what has to be seen of a drawing
+        ("ink", "card", 4.5), ("soft", "card", 4.5), ("accent-ink", "card", 4.5), ("ink", "paper", 4.5), ("soft", "paper", 4.5),
+        ("bar", "card", 3), ("accent", "card", 3), ("demand", "card", 3), ("demand", "flow", 3), ("soft", "card", 3),
+    ],
+)  # fmt: skip
+def test_drawings_have_contrast(scheme: str, color: str, behind: str, least: float) -> None:
+    """What axe does not look at."""
+    colors = variables(scheme)
+    lighter, darker = sorted((luminance(colors[color]), luminance(colors[behind])), reverse=True)
+
+    assert (lighter + 0.05) / (darker + 0.05) >= least
+
+
+def variables(scheme: str) -> dict[str, str]:
+    """The style's colours; each scheme has a block of its own, light first."""
+    style = (ROOT / "reports/templates/style.css").read_text(encoding="utf-8")
+    light, dark, *_ = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    return dict(re.findall("--([a-z-]+): (#[0-9a-f]{6})", light if scheme == "light" else dark))
+
+
+def luminance(color: str) -> float:
+    """https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
+    red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def test_light_and_dark_differ(plain: Report, browser: Browser) -> None:
