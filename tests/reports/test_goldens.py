@@ -1,6 +1,5 @@
 """Every format for four machines, as whole outputs: read them in the diff after `pytest tests/reports --refresh`."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
+from tests.html import without_style
 from tests.recorded import examine_recorded, read
 from tests.reports.conftest import steady
 
@@ -30,9 +30,3 @@ def test_the_report(machine: str, format_: str, golden: Any, tmp_path: Path) -> 
     text = without_style(renderer(format_)(report, Look()))
 
     assert text == golden(machine + ENDINGS.get(format_, str(FORMATS[format_])), text)
-
-
-def without_style(html: str) -> str:
-    """The page's style sheet is a file of its own; here its changes would hide those of the page."""
-    html = re.sub("<style>.*?</style>", "<style>...</style>", html, flags=re.DOTALL)
-    return re.sub("sha256-[^']*", "sha256-...", html)

@@ -3,17 +3,20 @@
 import itertools
 import re
 import unicodedata
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from dl_doctor.comparison import compare
 from dl_doctor.model import Finding, Pipeline, Reason, Report
-from dl_doctor.reports.html import render, shown
+from dl_doctor.reports import diff
+from dl_doctor.reports.html import render
 from dl_doctor.reports.look import Look
+from dl_doctor.reports.page import shown
 from tests.browser import Browser, printed
+from tests.html import Elements
 from tests.installed import ROOT
 from tests.made import RATES, hostile, large_node, measured, result, with_pipeline, with_results
 
@@ -33,29 +36,6 @@ def page(plain: Report, name: str) -> str:
     return render(REPORTS[name](plain), Look())
 
 
-class Elements(HTMLParser):
-    """The elements of a page and their attributes, and the texts between them."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
-
-    def ids(self) -> list[str]:
-        return [attributes["id"] or "" for _, attributes in self.found if "id" in attributes]
-
-
 @each_report
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_chromium(plain: Report, browser: Browser, name: str, scheme: Any) -> None:
@@ -65,6 +45,16 @@ def test_in_chromium(plain: Report, browser: Browser, name: str, scheme: Any) ->
     assert visit.messages == []
     assert [request.partition(":")[0] for request in visit.requests] == ["file"]
     assert visit.found == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_differs_in_chromium(plain: Report, browser: Browser, scheme: Any) -> None:
+    html = diff.renderer("html")(compare(plain, hostile(plain), ("a.json", "<b>b</b>"), {}), Look())
+    visit = browser.visit(html, lambda page: (violations(page), sprawling(page)), scheme=scheme)
+
+    assert (visit.messages, [request.partition(":")[0] for request in visit.requests]) == ([], ["file"])
+    assert visit.found == ([], [])
+    assert not {"script", "img", "svg"} & {tag for tag, _ in Elements(html).found}
 
 
 @each_report

@@ -14,8 +14,8 @@ from cmarkgfm.cmark import Options
 from dl_doctor.model import Finding, Fix, Quantity, Reason, Report
 from dl_doctor.reports.look import Look
 from dl_doctor.reports.markdown import LONGEST, escaped, fence, render
+from tests.html import Elements
 from tests.made import HOSTILE, hostile, result, with_results
-from tests.reports.test_html import Elements
 
 OURS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "h3", "h4", "ul", "li", "pre", "code", "details", "summary"}
 OURS |= {"span"}
