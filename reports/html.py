@@ -1,6 +1,8 @@
 """The report as one HTML file that needs no script and no network: what a manager opens, prints and sends on."""
 
 from collections.abc import Iterable, Mapping
+from heapq import nlargest
+from operator import itemgetter
 from typing import NamedTuple
 
 from dl_doctor.model import Finding, Report, Result, Unavailable
@@ -70,6 +72,9 @@ def made(report: Report) -> list[tuple[str, str]]:
         ("Exit code", f"{report.verdict.exit_code}"),
         ("Report", run.id),
     ]
+    if run.collected_s:
+        longest = nlargest(3, run.collected_s.items(), key=itemgetter(1))
+        rows.append(("Facts that took longest", ", ".join(f"{fact} {plain(took_s)} s" for fact, took_s in longest)))
     if report.redaction:
         rows.append(("Redacted", f"{report.redaction.replacements} replacements"))
     return rows

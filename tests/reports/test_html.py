@@ -275,6 +275,13 @@ def test_an_odd_sweep_is_drawn_inside_its_frame(plain: Report, points: list[tupl
     assert 0 <= min(numbers) <= max(numbers) <= 1040
 
 
+def test_what_took_longest_is_told(plain: Report) -> None:
+    times = {"mounts": 0.01, "nvml": 2.5, "torch_import": 4.0, "target": 0.2}
+    report = msgspec.structs.replace(plain, run=msgspec.structs.replace(plain.run, collected_s=times))
+
+    assert "Facts that took longest torch_import 4 s, nvml 2.5 s, target 0.2 s" in Elements(render(report, Look())).text
+
+
 def test_names_do_no_harm(plain: Report) -> None:
     """They are shown, and as text."""
     html = page(plain, "hostile")
