@@ -6,7 +6,7 @@ from importlib import import_module
 from dl_doctor.model import Report
 from dl_doctor.reports.look import Look
 
-FORMATS = {"text": ".txt", "json": ".json", "html": ".html", "junit": ".xml", "github": None}
+FORMATS = {"text": ".txt", "json": ".json", "html": ".html", "markdown": ".md", "junit": ".xml", "github": None}
 """Formats by name, and the ending of a file in that format. Each is rendered by the module of its name."""
 
 BY_NAME = {"termination-log": "termination"}

@@ -1,6 +1,7 @@
 """How a report is shown: what the terminal can carry, and how much the reader wants; and words that formats share."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, cast
@@ -80,8 +81,12 @@ def machine_words(machine: Machine) -> list[str]:
         words.append(f"{plain(machine.cpus)} CPU" + ("" if machine.cpus == 1 else "s"))
     if machine.memory_bytes is not None:
         words.append(binary_size(machine.memory_bytes))
-    words += [f"{machine.gpus.count(name)} × {name}" for name in dict.fromkeys(machine.gpus)]
-    return [word for word in words if word]
+    return [word for word in (*words, *gpu_words(machine)) if word]
+
+
+def gpu_words(machine: Machine) -> list[str]:
+    """`8 × NVIDIA H100 80GB HBM3`, of each kind."""
+    return [f"{number} × {name}" for name, number in Counter(machine.gpus).items()]
 
 
 def environment_words(report: Report) -> list[str]:
@@ -95,7 +100,6 @@ def environment_words(report: Report) -> list[str]:
 def machine_facts(report: Report) -> list[tuple[str, str]]:
     """The machine as a table: what, and how much of it; nothing that is not known."""
     machine, python = report.machine, report.run.python
-    gpus = [f"{machine.gpus.count(name)} × {name}" for name in dict.fromkeys(machine.gpus)]
     rows = [
         ("Host", machine.hostname),
         ("Operating system", machine.os),
@@ -106,7 +110,7 @@ def machine_facts(report: Report) -> list[tuple[str, str]]:
         ("Control groups", machine.cgroup),
         ("CPUs for this job", None if machine.cpus is None else plain(machine.cpus)),
         ("Memory for this job", None if machine.memory_bytes is None else binary_size(machine.memory_bytes)),
-        ("GPUs", ", ".join(gpus)),
+        ("GPUs", ", ".join(gpu_words(machine))),
         ("PyTorch", machine.torch),
         ("Python", f"{python.path} ({python.why})" if python else None),
     ]

@@ -1,5 +1,6 @@
 """In which order results are told, in every format: worst first, and what another finding explains right after it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from dl_doctor.model import Finding, Level, Report, Result, Status
@@ -12,12 +13,13 @@ def troubles(results: Iterable[Result], level: Level) -> Iterator[tuple[Result, 
     """
     results = tuple(results)
     causes = {result.id for result in results if any(map(stands_alone, result.findings))}
+    consequences = by_cause(results)
     for result in results:
         for finding in result.findings:
             if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
                 yield result, finding
         if level == worst_alone(result):
-            yield from consequences(results, result)
+            yield from consequences.pop(result.id, ())
 
 
 def stands_alone(finding: Finding) -> bool:
@@ -31,11 +33,14 @@ def worst_alone(result: Result) -> Level | None:
     return "fail" if "fail" in levels else "warn" if "warn" in levels else None
 
 
-def consequences(results: Iterable[Result], cause: Result) -> Iterator[tuple[Result, Finding]]:
+def by_cause(results: Iterable[Result]) -> dict[str, list[tuple[Result, Finding]]]:
+    """Findings by the id of the check that explains them."""
+    explained: dict[str, list[tuple[Result, Finding]]] = {}
     for result in results:
         for finding in result.findings:
-            if finding.explained_by == cause.id and finding.level != "note":
-                yield result, finding
+            if finding.explained_by is not None and finding.level != "note" and finding.accepted is None:
+                explained.setdefault(finding.explained_by, []).append((result, finding))
+    return explained
 
 
 def accepted(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
@@ -49,6 +54,16 @@ def notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
         for result in results
         for finding in result.findings
         if finding.level == "note" and result.status == "pass"
+    ]
+
+
+def all_notes(results: Iterable[Result]) -> list[tuple[Result, Finding]]:
+    """What is worth knowing, of every check, where there is room for it."""
+    return [
+        (result, finding)
+        for result in results
+        for finding in result.findings
+        if finding.level == "note" and finding.accepted is None
     ]
 
 
@@ -73,9 +88,8 @@ def by_area(results: Iterable[Result]) -> dict[str, list[Status]]:
 def not_run(results: Iterable[Result]) -> list[tuple[int, str]]:
     """How many checks need which option: `(12, "need --dataset")`. What a site expects, or not, is no news."""
     details = [result.reason.detail for result in results if result.status == "not_run" and result.reason]
-    needs = [detail for detail in dict.fromkeys(details) if detail.startswith("needs --")]
-    numbers = [(details.count(words), words) for words in needs]
-    told = [(number, words if number == 1 else words.replace("needs", "need", 1)) for number, words in numbers]
+    needs = Counter(detail for detail in details if detail.startswith("needs --"))
+    told = [(number, words if number == 1 else words.replace("needs", "need", 1)) for words, number in needs.items()]
     others = sum(not detail.startswith("needs ") for detail in details)
     return [*told, *([(others, "not run")] if others else [])]
 

@@ -67,9 +67,10 @@ MAY_IMPORT = {
     ".probes.": "torch pynvml .at_fork .attributes .culprit .indices .limits .loaded .parcel .specs",
     ".probing": ".guard msgspec .model .system",
     ".reports": ".model .reports.look",
-    ".reports.": "jinja2 markupsafe msgspec rich .model .reports.lines .reports.look .reports.order .reports.picture .units",
+    ".reports.": "jinja2 markupsafe msgspec rich .model .units "
+    ".reports.lines .reports.look .reports.order .reports.page .reports.picture",
     ".reports.diff": ".comparison .reports.look",
-    ".reports.diff.": "jinja2 markupsafe msgspec .comparison .model .reports.diff .reports.look .units",
+    ".reports.diff.": "msgspec .comparison .model .reports.diff .reports.look .reports.page .units",
     ".saved": "msgspec .model .settings",
     ".schema": "msgspec .catalogue .model",
     ".settings": "msgspec .model",

@@ -17,6 +17,7 @@ from dl_doctor.model import Finding, Report
 from dl_doctor.reports import diff, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
+from tests.html import without_style
 from tests.recorded import NAMES, examine_recorded, read
 
 
@@ -138,7 +139,7 @@ def test_golden(recorded: Any, golden: Any, form: str) -> None:
     """Read it whole: it is what a user sees."""
     found = compared(recorded("gpu-two-h100"), recorded("gpu-driver-470"))
     sides = [msgspec.structs.replace(side, started_at="2026-11-30T12:00:00.000Z") for side in (found.a, found.b)]
-    text = diff.renderer(form)(msgspec.structs.replace(found, a=sides[0], b=sides[1]), Look())
+    text = without_style(diff.renderer(form)(msgspec.structs.replace(found, a=sides[0], b=sides[1]), Look()))
 
     assert text == golden(f"gpu-two-h100-and-gpu-driver-470.{form.replace('text', 'txt')}", text)
 

@@ -23,9 +23,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def steady(report: Report) -> Report:
     """Without what differs from run to run."""
     results = tuple(msgspec.structs.replace(result, duration_s=0.001) for result in report.results)
-    return msgspec.structs.replace(
-        report, results=results, run=msgspec.structs.replace(report.run, duration_s=0.02, id="0123456789abcdef")
-    )
+    run = msgspec.structs.replace(report.run, duration_s=0.02, id="0123456789abcdef", collected_s={})
+    return msgspec.structs.replace(report, results=results, run=run)
 
 
 @pytest.fixture(scope="session")

@@ -41,13 +41,6 @@ def finding(level: Any, summary: str, **fields: Any) -> Finding:
     return Finding(level=level, subject="x", summary=summary, **fields)
 
 
-@pytest.mark.parametrize(("name", "render"), [("junit.xml", junit.render), ("github.txt", github.render)])
-def test_of_a_broken_container(plain: Report, golden: Any, name: str, render: Any) -> None:
-    text = render(plain, Look())
-
-    assert text == golden(f"docker-v1-{name}", text)
-
-
 def test_a_build_server_counts_what_we_count(plain: Report) -> None:
     root = ET.fromstring(junit.render(plain, Look()))
     suites = list(root)

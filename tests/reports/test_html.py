@@ -3,17 +3,21 @@
 import itertools
 import re
 import unicodedata
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from dl_doctor.comparison import compare
 from dl_doctor.model import Finding, Pipeline, Reason, Report
-from dl_doctor.reports.html import render, shown
+from dl_doctor.reports import diff
+from dl_doctor.reports.html import render
 from dl_doctor.reports.look import Look
+from dl_doctor.reports.page import shown
 from tests.browser import Browser, printed
+from tests.html import Elements
+from tests.installed import ROOT
 from tests.made import RATES, hostile, large_node, measured, result, with_pipeline, with_results
 
 REPORTS = {
@@ -32,29 +36,6 @@ def page(plain: Report, name: str) -> str:
     return render(REPORTS[name](plain), Look())
 
 
-class Elements(HTMLParser):
-    """The elements of a page and their attributes, and the texts between them."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.texts).split())
-
-    def ids(self) -> list[str]:
-        return [attributes["id"] or "" for _, attributes in self.found if "id" in attributes]
-
-
 @each_report
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_chromium(plain: Report, browser: Browser, name: str, scheme: Any) -> None:
@@ -64,6 +45,16 @@ def test_in_chromium(plain: Report, browser: Browser, name: str, scheme: Any) ->
     assert visit.messages == []
     assert [request.partition(":")[0] for request in visit.requests] == ["file"]
     assert visit.found == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_differs_in_chromium(plain: Report, browser: Browser, scheme: Any) -> None:
+    html = diff.renderer("html")(compare(plain, hostile(plain), ("a.json", "<b>b</b>"), {}), Look())
+    visit = browser.visit(html, lambda page: (violations(page), sprawling(page)), scheme=scheme)
+
+    assert (visit.messages, [request.partition(":")[0] for request in visit.requests]) == ([], ["file"])
+    assert visit.found == ([], [])
+    assert not {"script", "img", "svg"} & {tag for tag, _ in Elements(html).found}
 
 
 @each_report
@@ -112,6 +103,43 @@ def told(report: Report) -> list[str]:
 def bare(text: str) -> str:
     """Letters and digits alone: lines break anywhere."""
     return "".join(c for c in unicodedata.normalize("NFKC", text) if c.isalnum()).lower()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_is_accessible_too(plain: Report, browser: Browser, scheme: Any) -> None:
+    """Its drawings are others."""
+    assert browser.visit(page(plain, "measured"), violations, scheme=scheme, width=390).found == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("color", "behind", "least"),
+    [
+        # WCAG 2.2: 4.5 for text, 3 for what has to be seen of a drawing
+        ("ink", "card", 4.5), ("soft", "card", 4.5), ("accent-ink", "card", 4.5), ("ink", "paper", 4.5), ("soft", "paper", 4.5),
+        ("bar", "card", 3), ("accent", "card", 3), ("demand", "card", 3), ("demand", "flow", 3), ("soft", "card", 3),
+    ],
+)  # fmt: skip
+def test_drawings_have_contrast(scheme: str, color: str, behind: str, least: float) -> None:
+    """What axe does not look at."""
+    colors = variables(scheme)
+    lighter, darker = sorted((luminance(colors[color]), luminance(colors[behind])), reverse=True)
+
+    assert (lighter + 0.05) / (darker + 0.05) >= least
+
+
+def variables(scheme: str) -> dict[str, str]:
+    """The style's colours; each scheme has a block of its own, light first."""
+    style = (ROOT / "reports/templates/style.css").read_text(encoding="utf-8")
+    light, dark, *_ = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    return dict(re.findall("--([a-z-]+): (#[0-9a-f]{6})", light if scheme == "light" else dark))
+
+
+def luminance(color: str) -> float:
+    """https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
+    red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def test_light_and_dark_differ(plain: Report, browser: Browser) -> None:
@@ -245,6 +273,13 @@ def test_an_odd_sweep_is_drawn_inside_its_frame(plain: Report, points: list[tupl
     numbers = [float(number) for points in re.findall('points="([^"]*)"', html) for number in re.split("[ ,]", points)]
 
     assert 0 <= min(numbers) <= max(numbers) <= 1040
+
+
+def test_what_took_longest_is_told(plain: Report) -> None:
+    times = {"mounts": 0.01, "nvml": 2.5, "torch_import": 4.0, "target": 0.2}
+    report = msgspec.structs.replace(plain, run=msgspec.structs.replace(plain.run, collected_s=times))
+
+    assert "Facts that took longest torch_import 4 s, nvml 2.5 s, target 0.2 s" in Elements(render(report, Look())).text
 
 
 def test_names_do_no_harm(plain: Report) -> None:

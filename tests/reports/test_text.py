@@ -16,13 +16,6 @@ def finding(level: Any = "fail", **fields: Any) -> Finding:
     return Finding(level=level, subject="x", summary=fields.pop("summary", "it is broken"), **fields)
 
 
-def test_the_report_of_a_broken_container(plain: Report, golden: Any) -> None:
-    """Read it whole: it is what a user sees."""
-    text = render(plain, Look())
-
-    assert text == golden("docker-v1.txt", text)
-
-
 def test_a_notebook_gets_the_same_text(plain: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rich finds itself in one it shows what it is asked for, and gives nothing."""
     monkeypatch.setattr(builtins, "get_ipython", type("ZMQInteractiveShell", (), {}), raising=False)
