@@ -31,6 +31,8 @@ OF_ONE_RUN = frozenset(
             "SLURM_STEP_ID",
             "TORCHELASTIC_RUN_ID",
         ),
+        # others' segments in /dev/shm, which come and go: what they take shows in what is free
+        "tenants",
         # what each machine has of its own
         *("hostname", "SLURMD_NODENAME", "KUBERNETES_SERVICE_HOST", "uuid", "device", "super_options", "parent_id", "root"),
     }

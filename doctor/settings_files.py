@@ -91,8 +91,9 @@ def read_files(named: str | None, in_a_container: Callable[[], bool], warn: Call
     if named is not None:
         yield understood(named, own_table(named) or {})
         return
-    for name in (OWN, PROJECT):
-        path = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118 (Path.cwd raises other errors where it is gone)
+    here = working_directory()
+    for name in (OWN, PROJECT) if here else ():
+        path = os.path.join(here, name)  # noqa: PTH118
         if not os.path.isfile(path):  # noqa: PTH113
             continue
         doubt = distrust(path)
@@ -104,6 +105,14 @@ def read_files(named: str | None, in_a_container: Callable[[], bool], warn: Call
         if table is not None:
             yield understood(path, table)
             return
+
+
+def working_directory() -> str:
+    """Empty where it was deleted, or nobody may know it."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ""
 
 
 def distrust(path: str) -> str:

@@ -12,7 +12,7 @@ SHARE_OF_HEADROOM = 0.25
 class Allowance(msgspec.Struct, frozen=True):
     """Source: a quarter of MemoryBudget's headroom."""
 
-    bytes: int
+    allowed_bytes: int
     """On top of a process that has imported torch."""
 
 

@@ -126,8 +126,8 @@ async def collect(probes: Probes, settings: Settings, target: Target, allowance:
         return Unavailable.not_asked("needs --dataset or --loader")
     if settings.example and not target.has_torch:
         return Unavailable.failed(f"the example needs torch, and {target.path} has none; --python names another one")
-    arguments = {"spec": spec, "allowed_bytes": allowance.bytes, "start_method": settings.start_method}
+    arguments = {"spec": spec, "allowed_bytes": allowance.allowed_bytes, "start_method": settings.start_method}
     probed = await probes.run("loader", arguments, python=target.path, deadline_s=DEADLINE_S, place="loading")
     return msgspec.convert(
-        {"spec": spec, "allowed_bytes": allowance.bytes, "ended": probed.ended, **(probed.answer or {})}, Loader
+        {"spec": spec, "allowed_bytes": allowance.allowed_bytes, "ended": probed.ended, **(probed.answer or {})}, Loader
     )

@@ -88,7 +88,7 @@ async def collect(
         return Unavailable.not_asked("needs --loader, or --num-workers and --batch-bytes")
     if isinstance(allowance, Unavailable):
         return allowance
-    allowed = allowance.bytes
+    allowed = allowance.allowed_bytes
     known = needed(plan.batch_bytes, plan.tensors, plan.batches_in_flight)
     each = sum(map(block, known["blocks"]))
     if CUDA_BYTES + known["batches"] * each > allowed:
