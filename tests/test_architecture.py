@@ -64,7 +64,7 @@ MAY_IMPORT = {
     ".outcome": "msgspec .model .settings",
     ".output": ".model .reports .text",
     ".probes": "",
-    ".probes.": "torch pynvml .at_fork .attributes .culprit .indices .limits .loaded .parcel .specs",
+    ".probes.": "torch pynvml .at_fork .attributes .culprit .indices .limits .loaded .parcel .patience .specs",
     ".probing": ".guard msgspec .model .system",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "

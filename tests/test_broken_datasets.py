@@ -77,7 +77,7 @@ BROKEN = {
     "is no Python": ("def", "fail", 1, "SyntaxError"),
     "recurses": ("def it(): it()\nit()", "fail", 1, "RecursionError"),
     "exits well": ("import sys\nsys.exit(0)", "fail", 1, "exited with 0 at: import mine.py"),
-    "exits where": ("import sys\nsys.exit(3)", "fail", 1, 'It exits in \\"'),
+    "exits where": ("import sys\nsys.exit(3)", "fail", 1, "It exits at "),
     "exits with words": ("raise SystemExit('give me --data')", "fail", 1, "give me --data"),
     "reads a command line": (
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--data', required=True)\nparser.parse_args()",

@@ -192,11 +192,10 @@ def stuck(ended: Ended) -> Finding:
 def died(ended: Ended) -> Finding:
     """Where nothing handed an exception on: it was raised before a sample was read, or the process ended."""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
-    lines = [line.strip() for line in ended.output_tail.splitlines()]
-    place = [line.removeprefix("File ") for line in lines if line.startswith("File ")]
+    place = place_in(ended.output_tail)
     if ended.how == "raised":
         what = "worker_init_fn" if ended.step == "become a worker" else "A process that reads samples"
-        where = f" It was raised in {place[-1]}." if place else ""
+        where = f" It was raised at {place}." if place else ""
         said = f"raises {ended.error}" if ended.step == "become a worker" else ended.in_words
         return Finding(
             level="fail",
@@ -205,7 +204,7 @@ def died(ended: Ended) -> Finding:
             why=f"A worker hands the exception on, and the epoch ends before its first batch.{where}",
         )
     ends = '"exited unexpectedly"' if ended.how == "exited" else '"is killed by signal"'
-    where = f" It exits in {place[-1]}." if place and ended.how == "exited" else ""
+    where = f" It exits at {place}." if place and ended.how == "exited" else ""
     return Finding(
         level="fail",
         subject=ended.step or "dataset",
