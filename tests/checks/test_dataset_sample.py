@@ -84,12 +84,12 @@ def test_what_waits_is_told_with_its_line() -> None:
         (
             {"how": "raised", "error": "KeyError: 'RANK'", "step": "become a worker"},
             "worker_init_fn raises KeyError: 'RANK'",
-            'It was raised at /job/data.py:30.',
+            "It was raised at /job/data.py:30.",
         ),
         (
             {"how": "exited", "exit_code": 1, "step": "read sample 4"},
             "exited with 1",
-            'It exits at /job/data.py:30.',
+            "It exits at /job/data.py:30.",
         ),
         ({"how": "killed", "signal": "SIGSEGV", "step": "read sample 4"}, "died by SIGSEGV", '"is killed by signal".'),
     ],
