@@ -65,6 +65,8 @@ def untold(batches: Batches) -> Verdict | None:
         )
     if batches.out_of_memory:
         return Verdict.unknown(f"making a batch takes more memory than the {limit} that an examination may take here")
+    if batches.stuck_at_read:
+        return Verdict.skip("a sample of a batch does not come: see dataset-sample")
     if trouble and trouble.late:
         doing = "reading its samples" if trouble.stage == "read" else "making it of its samples"
         used = f"{doing} used {plain(trouble.cpu_s or 0)} s of CPU"

@@ -118,8 +118,10 @@ def first_trouble(samples: DatasetSamples, loader: Loader) -> list[Finding]:
 def in_a_batch(samples: DatasetSamples, loader: Loader, batches: Batches | Unavailable) -> list[Finding]:
     """What was met only where batches were made of other samples."""
     trouble = None if isinstance(batches, Unavailable) else batches.trouble
-    if trouble is None or trouble.stage != "read" or samples.trouble or trouble.out_of_memory or trouble.late:
+    if isinstance(batches, Unavailable) or trouble is None or trouble.stage != "read" or samples.trouble or trouble.out_of_memory:
         return []
+    if trouble.late:
+        return [waits(trouble, loader)] if batches.stuck_at_read else []
     return [raised(trouble, loader)]
 
 

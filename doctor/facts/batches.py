@@ -70,6 +70,12 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
         return stopped_for_memory(self.ended, self.trouble)
 
     @property
+    def stuck_at_read(self) -> bool:
+        """Whether one of its samples does not come because reading it waits for something."""
+        trouble = self.trouble
+        return trouble is not None and trouble.stage == "read" and trouble.waits and self.like_the_job
+
+    @property
     def stuck_at_collate(self) -> bool:
         """Whether what makes a batch of samples waits for something that does not come."""
         trouble = self.trouble

@@ -112,6 +112,8 @@ async def collect(
         return Unavailable.not_asked("needs --loader, or --batch-size beside --dataset")
     if isinstance(samples, DatasetSamples) and samples.obstacle and (samples.like_the_job or samples.out_of_memory):
         return Unavailable.absent(f"{samples.obstacle}: see dataset-sample")
+    if isinstance(batches, Batches) and batches.stuck_at_read:
+        return Unavailable.absent("a sample does not come: see dataset-sample")
     if isinstance(batches, Batches) and batches.stuck_at_collate:
         return Unavailable.absent("a batch is never ready: see dataset-collate")
     allowed = examination.allowed_bytes

@@ -14,6 +14,10 @@ BUSY = 0.1
 """Share of that time that what computes spends on a CPU; what has used less waits for something. Proposal."""
 
 
+MOST_OF_IT = 0.75
+"""Share of that time that one sample of a batch takes, where it is that one which waits. Proposal."""
+
+
 class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     """Two samples of one batch that are not alike, each told by its index and in words."""
 
@@ -36,6 +40,9 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float | None = None
     """Of what was given up: seconds of CPU that it and its children had used in PATIENCE_S. None of an exception."""
 
+    last_s: float | None = None
+    """Of samples of a batch: seconds since the one that is named was begun. None where there was one only."""
+
     misfit: Misfit | None = None
 
     @property
@@ -55,7 +62,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waits(self) -> bool:
         """Whether it did not come back because it waits for something, and not because there is much to compute."""
-        return self.cpu_s is not None and self.cpu_s < BUSY * PATIENCE_S
+        alone = self.last_s is None or self.last_s > MOST_OF_IT * PATIENCE_S
+        return alone and self.cpu_s is not None and self.cpu_s < BUSY * PATIENCE_S
 
 
 def refused_memory(error: str | None) -> bool:

@@ -188,6 +188,8 @@ async def collect(
 ) -> WorkerMemory | Unavailable:
     if dataset.num_workers == 0:
         return Unavailable.absent("there are no workers")
+    if isinstance(batches, Batches) and batches.stuck_at_read:
+        return Unavailable.absent("a sample does not come: see dataset-sample")
     allowed = dataset.allowed_bytes
     method = methods.in_force(settings.start_method or loader.start_method)
     if method != "fork" and does_not_fit(batches, shm):

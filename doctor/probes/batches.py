@@ -103,11 +103,11 @@ class Weighing:
             self.step("iterate the dataset")
             self.iterator = iter(self.loaded.dataset)
         items = []
-        self.loaded.reading = [self.taken]
+        self.loaded.begin_to_read([self.taken])
         for item in itertools.islice(self.iterator, most):
             items.append(item)
             self.taken += 1
-            self.loaded.reading = [self.taken]
+            self.loaded.begin_to_read([self.taken])
         return items
 
     def predicted(self, two, count):
@@ -134,6 +134,8 @@ class Weighing:
         except (Exception, TookTooLong) as error:  # noqa: BLE001 (it is the answer)
             self.over = True
             told = trouble(stage, indices()[:INDICES_NAMED], error)
+            if stage == "read":
+                told["last_s"] = self.loaded.clock_s() - self.loaded.reading_since_s
             self.told["trouble"] = dict(told, misfit=misfit(samples, indices()) if samples else None)
             return None
 

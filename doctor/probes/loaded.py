@@ -43,6 +43,8 @@ class Loaded:
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
+        self.reading_since_s = monotonic()
+
     def limit_memory(self, allowed_bytes, shared_bytes=None):
         """For a probe, which is forked: it may take so much, has no workers of others, and computes with one thread.
 
@@ -106,14 +108,17 @@ class Loaded:
 
     def read(self, indices):
         """Samples of a map-style dataset, as torch fetches them."""
-        self.reading = indices
+        self.begin_to_read(indices)
         if getattr(self.dataset, "__getitems__", None):
             return self.dataset.__getitems__(indices)
         samples = []
         for index in indices:
-            self.reading = [index]
+            self.begin_to_read([index])
             samples.append(self.dataset[index])
         return samples
+
+    def begin_to_read(self, indices):
+        self.reading, self.reading_since_s = indices, monotonic()
 
     def weigh(self, thing, most_bytes, **more):
         """A Parcel of what is handed to another process."""

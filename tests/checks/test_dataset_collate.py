@@ -35,7 +35,9 @@ def trouble(stage: Any, error: str = "RuntimeError: stack expects each tensor to
         (trouble("collate", cpu_s=0.1), 4, "fail"),  # it waits, and so would a worker
         (trouble("collate", cpu_s=19.0), 4, "error"),
         ({**trouble("collate", cpu_s=0.1), "like_the_job": False}, 4, "error"),
-        (trouble("read", cpu_s=0.1), 4, "error"),  # each sample came, and together they take long
+        (trouble("read", cpu_s=0.1, last_s=1.0), 4, "error"),  # each sample came, and together they take long
+        (trouble("read", cpu_s=0.1, last_s=19.9), 4, "skip"),  # one does not come: dataset-sample has it
+        (trouble("read", cpu_s=19.0, last_s=19.9), 4, "error"),
         (NOTHING, 4, "error"),  # an empty dataset
     ],
 )

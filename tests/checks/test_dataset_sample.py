@@ -51,6 +51,10 @@ def judged(batch: Any = UNKNOWN, made: Loader | None = None, **fields: Any) -> V
         ({"batch": batches(trouble=trouble("OSError: truncated"))}, "fail"),  # met only where batches were made
         ({"batch": batches(trouble=trouble("RuntimeError: stack expects", "collate"))}, "pass"),
         ({"batch": batches(trouble=trouble("MemoryError"))}, "pass"),
+        ({"batch": batches(trouble=trouble("no answer", cpu_s=0.1, last_s=19.9))}, "fail"),
+        ({"batch": batches(trouble=trouble("no answer", cpu_s=0.1, last_s=1.0))}, "pass"),  # many slow ones
+        ({"batch": batches(trouble=trouble("no answer", cpu_s=19.0, last_s=19.9))}, "pass"),
+        ({"batch": batches(trouble=trouble("no answer", cpu_s=0.1, last_s=19.9), like_the_job=False)}, "pass"),
     ],
 )
 def test_status(fields: dict[str, Any], status: str) -> None:
