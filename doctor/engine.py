@@ -18,10 +18,10 @@ from dl_doctor.catalogue import Catalogue
 from dl_doctor.collecting import DEFAULT_PROFILE, Collection, described, sound
 from dl_doctor.contract import Check
 from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Nvml, Runtime, Target, TorchFiles
+from dl_doctor.identity import identity_of
 from dl_doctor.model import (
     FORMAT_VERSION,
     Finding,
-    Identity,
     Machine,
     Pipeline,
     Python,
@@ -116,12 +116,12 @@ def examine(
         ),
         summary=summary_of(results),
         machine=machine_of(collection, settings),
-        identity=identity_of(collection),
+        identity=saved.identity if saved else identity_of(system, collection.known),
         results=results,
         pipeline=Pipeline(tuple(Stage(name=name, samples_per_s=None, measured_by=option) for name, option in STAGES), None, None),
         facts=facts,
         unavailable=unavailable,
-        redaction=None,
+        redaction=saved.redaction if saved else None,
     )
 
 
@@ -287,13 +287,6 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
 def python_of(collection: Collection) -> Python | None:
     target = collection.known.get(Target)
     return Python(target.path, target.why) if isinstance(target, Target) else None
-
-
-def identity_of(collection: Collection) -> Identity:
-    host = collection.known.get(Host)
-    if not isinstance(host, Host) or not host.hostname:
-        return Identity()
-    return Identity(hostnames=tuple(dict.fromkeys((host.hostname, host.hostname.partition(".")[0]))))
 
 
 def rfc3339(moment: datetime) -> str:

@@ -19,6 +19,7 @@ from dl_doctor.commands.options import (
     look_options,
     split_names,
 )
+from dl_doctor.commands.sharing import give
 from dl_doctor.engine import examine, selected
 from dl_doctor.model import PROFILES
 from dl_doctor.reports import renderer
@@ -77,7 +78,8 @@ def check(context: click.Context, /, **given: Any) -> None:
     Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
     """
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
-    format_, outputs, facts, root, no_plugins = taken(given, "format_", "outputs", "facts", "root", "no_plugins").values()
+    format_, outputs, redacted = taken(given, "format_", "outputs", "redacted").values()
+    facts, root, no_plugins = taken(given, "facts", "root", "no_plugins").values()
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
     if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
@@ -92,8 +94,7 @@ def check(context: click.Context, /, **given: Any) -> None:
     settings = settings_of({**given, **expected_and_accepted(context, saved)}, catalogue)
     with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
         report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
-    output.save_each(report, outputs, look)
-    output.print_report(report, format_, look)
+    give(report, format_, outputs, look, redacted=redacted)
     context.exit(report.verdict.exit_code)
 
 

@@ -81,6 +81,7 @@ def look_options(command: Command) -> Command:
             click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                          help="NO_COLOR, FORCE_COLOR, CLICOLOR and TERM=dumb are honoured."),
             click.option("--ascii", "only_ascii", is_flag=True, help="No symbols beyond ASCII."),
+            click.option("--redact", "redacted", is_flag=True, help="Replace names and secrets, so that it can be shared."),
         ]
     ):  # fmt: skip
         command = option(command)
