@@ -195,7 +195,8 @@ def test_whatever_the_names_are_judging_and_redacting_commute(
     names = st.sampled_from([*hosts, *users, "x"])
     folder = f"/data/{data.draw(names)}/{data.draw(names)}"
     facts = replaced(docker.facts, "/var/lib/docker", folder)
-    report = msgspec.structs.replace(docker, facts=facts, identity=Identity(hostnames=tuple(hosts), users=tuple(users)))
+    identity = Identity(hostnames=tuple(hosts), users=tuple(users))
+    report = judged_again(msgspec.structs.replace(docker, facts=facts, identity=identity))
 
     assert judged_again(redact(report)) == redact(judged_again(report))
 
@@ -276,7 +277,9 @@ def full_of_names() -> Report:
     """A report with a canary in every text of every fact, finding and setting, and in the names of entries."""
     facts = {name: msgspec.to_builtins(made(msgspec.inspect.type_info(fact))) for name, fact in CATALOGUE.facts.items()}
     report = made(msgspec.inspect.type_info(Report))
-    plan = msgspec.structs.replace(made(msgspec.inspect.type_info(Settings)), profile="quick", select=None, ignore=None)
+    plan = made(msgspec.inspect.type_info(Settings))
+    accepted = tuple(msgspec.structs.replace(one, until="2999-12-31") for one in plan.accept)
+    plan = msgspec.structs.replace(plan, select=None, ignore=None, accept=accepted)
     return msgspec.structs.replace(
         report,
         format_version="1.0",
