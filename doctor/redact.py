@@ -101,7 +101,7 @@ MACHINE_ID = re.compile(r"(?<![0-9A-Za-z])(?P<token>[0-9a-fA-F]{8}-?(?:[0-9a-fA-
 VERSION = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 """Of four parts, as cuDNN's and cuBLAS's have, and as an address looks."""
 
-VERSION_BEFORE = re.compile(r"(?:version|==|[<>~!]=|-cu[0-9]{2})[\"']?[:=]?\s{0,4}[\"']?\Z", re.IGNORECASE)
+VERSION_BEFORE = re.compile(r"(?:version|==|[<>~!]=|nvidia-[a-z0-9-]{2,30})[\"']?[:=]?\s{0,4}[\"']?\Z", re.IGNORECASE)
 
 
 def redact(report: Report) -> Report:
@@ -331,7 +331,9 @@ class Redactor:
         key = ("ip", ip.compressed)
         if key in self._given:
             return self._given[key]
-        version = ip.version == 4 and (token in self._versions or VERSION_BEFORE.search(match.string[: match.start()][-20:]))
+        version = ip.version == 4 and (
+            token in self._versions or VERSION_BEFORE.search(match.string[max(0, match.start() - 50) : match.start()])
+        )
         slice_of_a_list = ip.version == 6 and len(list(filter(None, token.split(":")))) < 2
         nobody = ip.is_loopback or ip.is_unspecified or token.startswith("255.")
         return None if version or slice_of_a_list or nobody else self._pseudonym(*key)
