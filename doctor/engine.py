@@ -68,6 +68,7 @@ def examine(
     watcher: Watcher | None = None,
     caller: Begun | None = None,
     interruption: Interruption | None = None,
+    also: tuple[type, ...] = (),
 ) -> Report:
     """Run the checks that `settings` ask for.
 
@@ -80,6 +81,7 @@ def examine(
         watcher: is told what the run waits for.
         caller: a fork of the process whose dataset is examined; see forking.py.
         interruption: ends the collecting from another thread.
+        also: facts that are wanted whatever is checked.
 
     A first SIGINT or SIGTERM ends the collecting: the report then holds what was known by then.
     """
@@ -89,7 +91,7 @@ def examine(
     scope = scope_of(settings, system, saved)
     checks = selected(catalogue, settings, scope)
     collection = Collection(catalogue, settings, system, saved, probes, caller)
-    wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
+    wanted = [*HEAD, *also, *(need.fact for check in checks for need in check.needs.values())]
     interrupted_by = asyncio.run(collection.gather(wanted, watcher, interruption))
     judged = [*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)]
     results = explained([accepted(result, settings.accept or (), started.date().isoformat()) for result in judged])

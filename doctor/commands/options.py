@@ -110,6 +110,11 @@ def completed_names(_context: click.Context, _option: click.Parameter, begun: st
     return [name for name in (*catalogue.areas, *catalogue.checks) if name.startswith(begun)]
 
 
+def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take these out of the options."""
+    return {name: given.pop(name) for name in names}
+
+
 def split_names(values: tuple[str, ...]) -> tuple[str, ...]:
     """Names given one by one or with commas between them."""
     return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
