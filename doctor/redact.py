@@ -62,8 +62,14 @@ HOSTNAME = ("hostname", "SLURMD_NODENAME")
 PSEUDONYM = re.compile(r"(?:host|domain|server|user|ip|mac|secret|mail|machine)-[0-9]{1,7}|nr[0-9]{3,7}")
 """What names become; `nr001` of GPUs stands behind GPU- or MIG-, and begins with no digit of a UUID."""
 
-MOST_NAMES = 1000
+MOST_NAMES = 200
 """Names in `identity` that no shape tells; each is looked for in every text. A machine has about ten."""
+
+MOST_TEXT = 16 << 20
+"""Characters that are looked through, at up to 1 s for each million where they are made to hurt. A report has half a million."""
+
+MOST_ODD_FORMS = 50
+"""Of addresses, those that are also looked for as they stand in names: 10-0-0-5, 02fc00000001."""
 
 SHORT = 4
 """Names of fewer characters are replaced only as whole words."""
@@ -71,7 +77,7 @@ SHORT = 4
 SYSTEM = ("proc", "sys", "dev", "etc", "usr", "lib", "lib64", "bin", "sbin", "boot", "run")
 """Folders of / below which nothing is named after a person."""
 
-LONGEST_PATH = 4096
+LONGEST_PATH = 1024
 
 LEFT = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[abfnrtv])|(?<=\\x[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 RIGHT = r"(?![^\W_])"
@@ -108,9 +114,12 @@ def redact(report: Report) -> Report:
     """The report with pseudonyms in the place of names and secrets, and an empty `identity`.
 
     Raises:
-        ValueError: it has more names than can be looked for.
+        ValueError: it has more names than can be looked for, or more text than can be looked through.
     """
-    redactor = Redactor([report.identity], texts_of(report), versions_of(report.facts))
+    texts = list(texts_of(report))
+    if sum(map(len, texts)) > MOST_TEXT:
+        raise ValueError(f"it holds more than {MOST_TEXT >> 20} million characters; a report has half a million")
+    redactor = Redactor([report.identity], texts, versions_of(report.facts))
     facts = redactor.walk(report.facts)  # first: what the rest says is made of them, and numbers are given in this order
     settings = redactor.walk(report.run.settings)
     before = report.redaction or Redaction(report.identity.machine, 0)
@@ -159,6 +168,8 @@ class Redactor:
         self._gpus: dict[str, str] = {}
         self._names: list[Name] = []
         for identity in identities:
+            if sum(map(len, (identity.hostnames, identity.users, identity.homes, identity.gpus, identity.servers))) > MOST_NAMES:
+                raise ValueError(f"it has more than {MOST_NAMES} names to replace; a machine has about ten")
             self._learn(identity)
         self._names = sorted({name.form: name for name in reversed(self._names)}.values(), key=lambda name: -len(name.form))
         digits = tuple("0123456789")
@@ -178,16 +189,17 @@ class Redactor:
         ]
         self._by_form = {name.form: name for name in self._names}
         self._pattern = lru_cache(maxsize=256)(alternatives)
-        if len(self._names) > MOST_NAMES:
-            raise ValueError(f"it has more than {MOST_NAMES} names to replace; a machine has about ten")
 
     def _learn(self, identity: Identity) -> None:
         self._machines |= {identity.machine} if identity.machine else set()
         for ip in identity.ips:
-            self._look_for("ip", ip.replace(".", "-"), self._pseudonym("ip", normal_ip(ip)))
+            self._pseudonym("ip", normal_ip(ip))
         for mac in identity.macs:
-            bare = mac.replace(":", "")
-            self._look_for("mac", bare, self._pseudonym("mac", bare))
+            self._pseudonym("mac", mac.replace(":", ""))
+        for ip in identity.ips[:MOST_ODD_FORMS]:
+            self._look_for("ip", ip.replace(".", "-"), self._pseudonym("ip", normal_ip(ip)))
+        for mac in identity.macs[:MOST_ODD_FORMS]:
+            self._look_for("mac", mac.replace(":", ""), self._pseudonym("mac", mac.replace(":", "")))
         for gpu in identity.gpus:
             bare = gpu.removeprefix("MIG-").removeprefix("GPU-").lower()
             self._gpus[bare] = self._pseudonym("gpu", bare)
@@ -391,9 +403,9 @@ def source() -> str:
 
 def below_a_folder(before: str) -> bool:
     """Whether what comes next is a part of a path, not the first, and not of the system's."""
-    begin = max(before.rfind(delimiter) for delimiter in DELIMITERS) + 1
-    first, *_ = before[begin:].lstrip("/").split("/")
-    return before[begin : begin + 1] == "/" and bool(first) and first not in SYSTEM
+    path = before[max(before.rfind(delimiter) for delimiter in DELIMITERS) + 1 :]
+    first = path.lstrip("/").partition("/")[0] if path.startswith("/") else ""
+    return bool(first) and first not in SYSTEM
 
 
 def is_ip(text: str) -> bool:

@@ -20,8 +20,9 @@ def give(report: Report, format_: str, outputs: Iterable[str], look: Look, *, re
     output.print_report(report, format_, look)
     if redacted and report.redaction is not None:
         count = report.redaction.replacements
-        what = "1 name or secret was" if count == 1 else f"{count} names and secrets were"
-        output.warn(f"{what} replaced. Read the report before you post it: no program knows all that is private.")
+        output.warn(
+            f"names and secrets replaced: {count}. Read the report before you post it: no program knows all that is private."
+        )
 
 
 def shareable(report: Report) -> Report:

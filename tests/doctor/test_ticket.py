@@ -49,15 +49,11 @@ def test_of_a_saved_report(doctor: Any, tmp_path: Path) -> None:
     assert (code, ticket) == (1, 0)
     assert out == same == (tmp_path / "ticket.md").read_text()
     assert "worker-count" in out
-    assert "replaced. Read the report before you post it" in err
+    assert "Read the report before you post it" in err
 
 
-def test_a_file_that_says_how_reports_are_shown_changes_no_ticket(
-    doctor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_says_how_reports_are_shown_changes_no_ticket(doctor: Any, tmp_path: Path) -> None:
     (tmp_path / "dl-doctor.toml").write_text('format = "json"\nprofile = "quick"\nselect = ["runtime"]\n')
-    (tmp_path / "home").mkdir(mode=0o700)
-    monkeypatch.setattr("dl_doctor.settings_files.trusted", lambda *_: True, raising=False)
     code, out, err = doctor("ticket", "--no-plugins", "--config", str(tmp_path / "dl-doctor.toml"))
 
     assert code == 0, err
