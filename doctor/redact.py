@@ -69,7 +69,10 @@ MOST_TEXT = 16 << 20
 """Characters that are looked through, at up to 1 s for each million where they are made to hurt. A report has half a million."""
 
 MOST_ODD_FORMS = 50
-"""Of addresses, those that are also looked for as they stand in names: 10-0-0-5, 02fc00000001."""
+"""Of addresses, those that are also looked for as they stand in names of hosts: with hyphens, or without colons."""
+
+SECRET_LENGTH = 6
+"""Shorter ones are replaced only where what stands around them shows that they are secrets."""
 
 SHORT = 4
 """Names of fewer characters are replaced only as whole words."""
@@ -122,6 +125,7 @@ def redact(report: Report) -> Report:
     redactor = Redactor([report.identity], texts, versions_of(report.facts))
     facts = redactor.walk(report.facts)  # first: what the rest says is made of them, and numbers are given in this order
     settings = redactor.walk(report.run.settings)
+    redactor.remember_secrets()
     before = report.redaction or Redaction(report.identity.machine, 0)
     run = msgspec.structs.replace(report.run, settings={})
     rest = redactor.walk(msgspec.structs.replace(report, facts={}, run=run, identity=Identity(), redaction=None))
@@ -220,6 +224,15 @@ class Redactor:
         number = pseudonym is None and not any(map(str.isalpha, name))
         pseudonym = pseudonym or self._pseudonym(kind, name)
         self._names += [Name(form, pseudonym, *bounded(form, number=number)) for form in forms(name)]
+
+    def remember_secrets(self) -> None:
+        """From now on those that were found are known without what showed that they are some: findings tell parts of facts."""
+        found = [(token.lower(), name) for (kind, token), name in self._given.items() if kind == "secret"]
+        known = [(token, name) for token, name in found if len(token) >= SECRET_LENGTH and token not in source()]
+        for token, name in sorted(known, key=lambda secret: -len(secret[0]))[:MOST_NAMES]:
+            self._by_form.setdefault(token, Name(token, name, re.escape(token), part=False))
+        self._names = sorted(self._by_form.values(), key=lambda name: -len(name.form))
+        self._cleaned.clear()
 
     def walk(self, value: Value, name: str = "") -> Value:
         """The same with all its texts cleaned, names of entries too; what holds none stays the same object."""
