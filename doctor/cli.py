@@ -18,7 +18,11 @@ from dl_doctor.commands.list import list_
 from dl_doctor.commands.render import render
 from dl_doctor.commands.schema import schema
 from dl_doctor.commands.snapshot import snapshot
+from dl_doctor.commands.ticket import ticket
+from dl_doctor.identity import identity_of
+from dl_doctor.model import Report
 from dl_doctor.outcome import BUG, GO, INTERRUPTED, TERMINATED, of_a_run_without_report
+from dl_doctor.system import System
 
 OF_THE_GROUP = ("-h", "--help", "--version")
 
@@ -41,7 +45,7 @@ def cli() -> None:
     """
 
 
-for command in (check, list_, explain, render, diff, snapshot, schema, completion):
+for command in (check, list_, explain, render, ticket, diff, snapshot, schema, completion):
     cli.add_command(command)
 
 
@@ -65,8 +69,8 @@ def run(arguments: list[str]) -> int:
         code = TERMINATED
     except SystemExit as error:  # of click's completion
         return error.code if isinstance(error.code, int) else GO
-    except Exception:  # noqa: BLE001 (whatever it is, it is our bug, and there is a log of it)
-        report_bug(traceback.format_exc())
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is our bug, and there is a log of it)
+        report_bug(shareable_trace(error))
         code = BUG
     else:
         return code if isinstance(code, int) else GO
@@ -90,6 +94,22 @@ def usage(error: click.ClickException) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"\nSee `{error.ctx.command_path} --help`."
     return error.format_message() + hint
+
+
+def shareable_trace(error: Exception) -> str:
+    """The traceback, to be attached to an issue that all the world reads: without names and secrets of this machine, nor of the
+    reports that were at hand where it broke.
+    """
+    from dl_doctor.redact import redact_text  # noqa: PLC0415 (20 ms of patterns that a run without a bug does not need)
+
+    trace = "".join(traceback.format_exception(error))
+    try:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        at_hand = [value.identity for frame in frames for value in frame.f_locals.values() if isinstance(value, Report)]
+        return redact_text(trace, [identity_of(System(), {}), *at_hand])
+    except Exception as another:  # noqa: BLE001 (then what broke is told without what it said)
+        places = "".join(traceback.format_tb(another.__traceback__)[-1:])
+        return f"{type(error).__name__}, whose text could not be redacted: {type(another).__name__}\n{places}"
 
 
 def report_bug(trace: str) -> None:

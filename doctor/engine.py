@@ -18,10 +18,10 @@ from dl_doctor.catalogue import Catalogue
 from dl_doctor.collecting import DEFAULT_PROFILE, Collection, described, sound
 from dl_doctor.contract import Check
 from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Nvml, Runtime, Target, TorchFiles
+from dl_doctor.identity import identity_of
 from dl_doctor.model import (
     FORMAT_VERSION,
     Finding,
-    Identity,
     Machine,
     Pipeline,
     Python,
@@ -68,6 +68,7 @@ def examine(
     watcher: Watcher | None = None,
     caller: Begun | None = None,
     interruption: Interruption | None = None,
+    also: tuple[type, ...] = (),
 ) -> Report:
     """Run the checks that `settings` ask for.
 
@@ -80,6 +81,7 @@ def examine(
         watcher: is told what the run waits for.
         caller: a fork of the process whose dataset is examined; see forking.py.
         interruption: ends the collecting from another thread.
+        also: facts that are wanted whatever is checked.
 
     A first SIGINT or SIGTERM ends the collecting: the report then holds what was known by then.
     """
@@ -89,7 +91,7 @@ def examine(
     scope = scope_of(settings, system, saved)
     checks = selected(catalogue, settings, scope)
     collection = Collection(catalogue, settings, system, saved, probes, caller)
-    wanted = [*HEAD, *(need.fact for check in checks for need in check.needs.values())]
+    wanted = [*HEAD, *also, *(need.fact for check in checks for need in check.needs.values())]
     interrupted_by = asyncio.run(collection.gather(wanted, watcher, interruption))
     judged = [*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)]
     results = explained([accepted(result, settings.accept or (), started.date().isoformat()) for result in judged])
@@ -116,12 +118,12 @@ def examine(
         ),
         summary=summary_of(results),
         machine=machine_of(collection, settings),
-        identity=identity_of(collection),
+        identity=saved.identity if saved else identity_of(system, collection.known),
         results=results,
         pipeline=Pipeline(tuple(Stage(name=name, samples_per_s=None, measured_by=option) for name, option in STAGES), None, None),
         facts=facts,
         unavailable=unavailable,
-        redaction=None,
+        redaction=saved.redaction if saved else None,
     )
 
 
@@ -287,13 +289,6 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
 def python_of(collection: Collection) -> Python | None:
     target = collection.known.get(Target)
     return Python(target.path, target.why) if isinstance(target, Target) else None
-
-
-def identity_of(collection: Collection) -> Identity:
-    host = collection.known.get(Host)
-    if not isinstance(host, Host) or not host.hostname:
-        return Identity()
-    return Identity(hostnames=tuple(dict.fromkeys((host.hostname, host.hostname.partition(".")[0]))))
 
 
 def rfc3339(moment: datetime) -> str:

@@ -303,8 +303,22 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """The names that redaction replaces; empty in a redacted report."""
 
     hostnames: tuple[str, ...] = ()
+    """Full and short."""
+
     users: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
+    ips: tuple[str, ...] = ()
+    """Of this machine's interfaces, without loopback; version 6 in its long form."""
+
+    macs: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """UUIDs, such as GPU-5a3f...; serial numbers are not asked for."""
+
+    servers: tuple[str, ...] = ()
+    """Whose exports are mounted here."""
+
+    machine: str | None = None
+    """What becomes `redaction.machine`; the machine-id itself is not kept."""
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,7 +339,12 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 class Redaction(msgspec.Struct, frozen=True):
+    """That names and secrets were replaced."""
+
     machine: str | None
+    """HMAC-SHA256 keyed with /etc/machine-id over `dl-doctor`, in hexadecimal: the same in all reports of one machine. None
+    where the machine has no id."""
+
     replacements: int
 
 

@@ -134,9 +134,12 @@ def save_each(report: Report, paths: Iterable[str], look: Look) -> None:
 
 
 def file_name(report: Report) -> str:
-    """One name for each rank and node."""
+    """One name for each rank and node; of a redacted report, in which every host is host-1, by what tells machines apart."""
+    node = report.machine.hostname or "unknown"
+    if report.redaction is not None:
+        node = f"machine-{(report.redaction.machine or report.run.id)[:12]}"
     rank = next(filter(None, map(variables_of(report).get, RANKS)), "0")
-    parts = ["dl-doctor", report.machine.hostname or "unknown", f"rank{rank}"]
+    parts = ["dl-doctor", node, f"rank{rank}"]
     return "-".join("".join(c if c.isalnum() or c in "._" else "_" for c in part) for part in parts)
 
 

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from dl_doctor.model import FORMAT_VERSION, Report
+from dl_doctor.model import FORMAT_VERSION, Identity, Report
 from dl_doctor.settings import Settings
 
 LARGEST_BYTES = 64 << 20
 DEEPEST = 64
+
+MOST_VALUES = 1_000_000
+"""Numbers, texts, lists and objects together; a report of a large node has 20,000. A list takes 20 times as much of memory as of
+the file."""
+
+MOST_SHOWN_BYTES = 2 << 20
+"""Of what is shown, as JSON: all but the facts and the names. A report has 100 KiB of it; so much takes seconds to lay out."""
 
 MOST_DIGITS = 38
 """Beyond that there is nothing to count, and numbers do not fit into a float."""
@@ -44,6 +51,8 @@ def load_report(path: str) -> Report:
 def parse_report(content: bytes, name: str) -> Report:
     if len(content) > LARGEST_BYTES:
         raise BadReport(f"{name} is larger than {LARGEST_BYTES >> 20} MiB; a report has a few hundred KiB")
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise BadReport(f"{name} holds more than a million values; a report has a few thousand")
     if wrong := monstrous(content):
         raise BadReport(f"{name} {wrong}")
     try:
@@ -52,6 +61,9 @@ def parse_report(content: bytes, name: str) -> Report:
             raise BadReport(f"{name} has format {head.format_version}, and this version reads {FORMAT_VERSION}")
         report = msgspec.json.decode(content, type=Report)
         settings_of(report)
+        shown = len(msgspec.json.encode(msgspec.structs.replace(report, facts={}, unavailable={}, identity=Identity())))
+        if shown > MOST_SHOWN_BYTES:
+            raise BadReport(f"{name} tells {shown >> 20} MiB of results; a report tells about 100 KiB")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadReport(f"{name} is not a JSON report of dl-doctor: {error}") from None
     return report

@@ -18,9 +18,11 @@ from dl_doctor.commands.options import (
     look_of,
     look_options,
     split_names,
+    taken,
 )
+from dl_doctor.commands.sharing import give
 from dl_doctor.engine import examine, selected
-from dl_doctor.model import PROFILES
+from dl_doctor.model import PROFILES, Report
 from dl_doctor.reports import renderer
 from dl_doctor.saved import BadReport, load_report
 from dl_doctor.settings import MOST_WORKERS, RUNTIMES, Settings
@@ -77,7 +79,22 @@ def check(context: click.Context, /, **given: Any) -> None:
     Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
     """
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
-    format_, outputs, facts, root, no_plugins = taken(given, "format_", "outputs", "facts", "root", "no_plugins").values()
+    format_, outputs, redacted = taken(given, "format_", "outputs", "redacted").values()
+    report = examined(context, given, format_)
+    give(report, format_, outputs, look, redacted=redacted)
+    context.exit(report.verdict.exit_code)
+
+
+def examined(context: click.Context, given: dict[str, Any], format_: str, also: tuple[type, ...] = ()) -> Report:
+    """The report that these options ask for; a usage error where they make no sense.
+
+    Args:
+        context: of the command, which may have read settings files.
+        given: the options, without those that say how a report is shown.
+        format_: what it will be rendered in; it is made ready meanwhile.
+        also: facts that are wanted whatever is checked.
+    """
+    facts, root, no_plugins = taken(given, "facts", "root", "no_plugins").values()
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
     if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
@@ -91,10 +108,7 @@ def check(context: click.Context, /, **given: Any) -> None:
         raise click.UsageError(str(error)) from None
     settings = settings_of({**given, **expected_and_accepted(context, saved)}, catalogue)
     with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
-        report = examine(catalogue, settings, System(root or "/"), saved, watcher=watcher)
-    output.save_each(report, outputs, look)
-    output.print_report(report, format_, look)
-    context.exit(report.verdict.exit_code)
+        return examine(catalogue, settings, System(root or "/"), saved, watcher=watcher, also=also)
 
 
 def refuse_what_is_not_examined(given: dict[str, Any], facts: str | None) -> None:
@@ -104,11 +118,6 @@ def refuse_what_is_not_examined(given: dict[str, Any], facts: str | None) -> Non
         raise click.UsageError(f"--{named} and --facts exclude each other: a saved report's dataset is not here.")
     if named and given["profile"] == "quick":
         raise click.UsageError(f"--{named} needs --profile default: the quick one runs nothing of the job's.")
-
-
-def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Take these out of the options."""
-    return {name: given.pop(name) for name in names}
 
 
 def settings_of(given: dict[str, Any], catalogue: Catalogue) -> Settings:

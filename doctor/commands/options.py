@@ -81,6 +81,7 @@ def look_options(command: Command) -> Command:
             click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
                          help="NO_COLOR, FORCE_COLOR, CLICOLOR and TERM=dumb are honoured."),
             click.option("--ascii", "only_ascii", is_flag=True, help="No symbols beyond ASCII."),
+            click.option("--redact", "redacted", is_flag=True, help="Replace names and secrets, so that it can be shared."),
         ]
     ):  # fmt: skip
         command = option(command)
@@ -107,6 +108,11 @@ def completed_names(_context: click.Context, _option: click.Parameter, begun: st
     """Ids and areas."""
     catalogue = load(plugins=True)
     return [name for name in (*catalogue.areas, *catalogue.checks) if name.startswith(begun)]
+
+
+def taken(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Take these out of the options."""
+    return {name: given.pop(name) for name in names}
 
 
 def split_names(values: tuple[str, ...]) -> tuple[str, ...]:

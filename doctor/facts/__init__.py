@@ -11,6 +11,7 @@ from dl_doctor.facts import (
     allowance,
     batches,
     cgroups,
+    collect_env,
     cpu_budget,
     data_paths,
     dataset_objects,
@@ -60,6 +61,7 @@ from dl_doctor.facts import (
 from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.cgroups import Cgroups
+from dl_doctor.facts.collect_env import CollectEnv
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.data_paths import DataPaths
 from dl_doctor.facts.dataset_objects import DatasetObjects
@@ -112,6 +114,7 @@ __all__ = [
     "Allowance",
     "Batches",
     "Cgroups",
+    "CollectEnv",
     "Collector",
     "CpuBudget",
     "DataPaths",
@@ -182,6 +185,7 @@ COLLECTORS = (
     Collector(allowance.collect),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(cgroups.collect),
+    Collector(collect_env.collect, profile="default", deadline_s=collect_env.DEADLINE_S + 25, exclusive=True),
     Collector(cpu_budget.collect),
     Collector(data_paths.collect, deadline_s=40),
     Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25, exclusive=True),
