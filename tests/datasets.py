@@ -331,6 +331,17 @@ def shared_out() -> DataLoader:
     return iterable(Lines(1000, share=True))
 
 
+class Shuffled(IterableDataset):
+    """All items in each worker, in an order of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(300).tolist())
+
+
+def shuffled_in_each() -> DataLoader:
+    return iterable(Shuffled())
+
+
 def constant() -> DataLoader:
     """Made up for a benchmark: the same item for ever."""
     return iterable(Lines(None, step=0))
