@@ -50,6 +50,8 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     seen = f"of two workers, the first {one.taken or len(one.first)} and {other.taken or len(other.first)} items were compared"
     if len({*one.first, *other.first}) == 1 and not one.exhausted:
         return Verdict.skip("all items are alike: whether workers share them out cannot be seen")
+    if some_twice(draws) and (plan.num_workers is None or plan.num_workers > 1):
+        return Verdict(seen, [*shards, overlap(draws)])
     if not (in_order(one, other) or in_another_order(draws)):
         return Verdict(seen, [*shards, *common(draws)])
     if plan.num_workers is not None and plan.num_workers < 2:
@@ -66,6 +68,25 @@ def in_another_order(draws: WorkerDraws) -> bool:
     """Whether both gave all that there is; shuffled in each, for example."""
     one, other = draws.workers
     return one.exhausted and other.exhausted and one.taken == other.taken == draws.in_both and len(set(one.first)) > 1
+
+
+def some_twice(draws: WorkerDraws) -> bool:
+    """Whether, of all that there is, both gave some of the same, and these are not alike by chance: no worker has any twice."""
+    ended = all(worker.exhausted and worker.taken == worker.distinct for worker in draws.workers)
+    return ended and draws.in_both > 0 and not in_another_order(draws)
+
+
+def overlap(draws: WorkerDraws) -> Finding:
+    one, other = draws.workers
+    return Finding(
+        level="warn",
+        subject="dataset.__iter__",
+        summary=f"Two workers give {draws.in_both} of the same items, of {one.taken} and {other.taken}: these come twice",
+        why="Their shares overlap. The beginning or the end of a share is wrong.",
+        fixes=(
+            Fix("Share items out by their numbers", ("yield from itertools.islice(items, info.id, None, info.num_workers)",)),
+        ),
+    )
 
 
 def common(draws: WorkerDraws) -> list[Finding]:

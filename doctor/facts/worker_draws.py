@@ -39,6 +39,9 @@ class Draws(msgspec.Struct, frozen=True, kw_only=True):
     taken: int = 0
     """Items of an iterable dataset that were compared: up to 2,000, or all that came in 4 s."""
 
+    distinct: int = 0
+    """Of these, how many are unlike all others of the same worker."""
+
     exhausted: bool = False
     """Whether an iterable dataset had no more."""
 
@@ -68,7 +71,8 @@ async def collect(probes: Probes, loader: Loader, dataset: ReadableDataset) -> W
         both = min(len(answer.get("second", ())) for answer in told)  # one may have been slower
         told = [{**answer, **{name: answer.get(name, ())[:both] for name in ("first", "second")}} for answer in told]
     one, other = (Counter(answer.get("first", ())) for answer in told)
-    told = [{**answer, "first": answer.get("first", ())[:SHOWN], "taken": len(answer.get("first", ()))} for answer in told]
+    numbers = [{"taken": count.total(), "distinct": len(count)} for count in (one, other)]
+    told = [{**answer, "first": answer.get("first", ())[:SHOWN], **some} for answer, some in zip(told, numbers, strict=True)]
     draws = [{"ended": one.ended, **answer} for one, answer in zip(probed, told, strict=True)]
     shared = {name: told[0].get(name) for name in ("generators", "shards") if told[0].get(name) is not None}
     return msgspec.convert({"workers": draws, "in_both": (one & other).total(), **shared}, WorkerDraws)

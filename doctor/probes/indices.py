@@ -32,5 +32,6 @@ def some_indices(loaded, most, step):
 def takes_all(loader):
     """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1; it may be made of something else."""
     plain = type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler")
-    of_this = plain and loader.sampler.data_source is loader.dataset
-    return of_this and (loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler")
+    batches = loader.batch_sampler
+    used = batches is None or (type(batches).__name__ == "BatchSampler" and batches.sampler is loader.sampler)
+    return plain and used and loader.sampler.data_source is loader.dataset

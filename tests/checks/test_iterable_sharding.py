@@ -38,7 +38,7 @@ def test_real_items(torch_python: str, name: str, status: str, subject: str | No
 
 
 def items(*first: str, exhausted: bool = False) -> Draws:
-    return Draws(ended=ANSWERED, first=first, exhausted=exhausted, taken=len(first))
+    return Draws(ended=ANSWERED, first=first, exhausted=exhausted, taken=len(first), distinct=len(set(first)))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,9 @@ def items(*first: str, exhausted: bool = False) -> Draws:
         (items(*ITEMS), items(*ITEMS), {"num_workers": 1}, "pass"),
         (items(*ITEMS), items(*ITEMS[::-1]), {"num_workers": 4}, "pass"),  # shuffled in each, and there are more: noted
         (items(*ITEMS, exhausted=True), items(*ITEMS[::-1], exhausted=True), {"num_workers": 4}, "warn"),
-        (items(*ITEMS, exhausted=True), items(*ITEMS[1:], exhausted=True), {"num_workers": 4}, "pass"),
+        (items(*ITEMS, exhausted=True), items(*ITEMS[1:], exhausted=True), {"num_workers": 4}, "warn"),  # shares that overlap
+        (items(*ITEMS, exhausted=True), items(*ITEMS[1:], exhausted=True), {"num_workers": 1}, "pass"),
+        (items(*"aabbcc", exhausted=True), items(*"abddee", exhausted=True), {"num_workers": 4}, "pass"),  # labels
         (items(*"x" * 64), items(*"x" * 64), {"num_workers": 4}, "skip"),
         (items(*ITEMS[:15]), items(*ITEMS[:15]), {"num_workers": 4}, "pass"),  # too few to say, and there are more
         (items(*ITEMS[:15], exhausted=True), items(*ITEMS[:15], exhausted=True), {"num_workers": 4}, "warn"),
