@@ -47,15 +47,8 @@ from dl_doctor.watching import Interruption, Watcher
 HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
 """Facts that the report's head is made of, whatever checks are asked for."""
 
-STAGES = (
-    ("disk", "sweep --dataset"),
-    ("workers", "sweep --dataset"),
-    ("shared memory", "sweep --dataset"),
-    ("main process", "sweep --dataset"),
-    ("gpu", "sweep --step"),
-    ("step", "sweep --step"),
-)
-"""The way of a sample, and what measures each stage."""
+STAGES = ("disk", "workers", "shared memory", "main process", "gpu", "step")
+"""The way of a sample. No option of this version measures a stage."""
 
 
 def examine(
@@ -120,7 +113,7 @@ def examine(
         machine=machine_of(collection, settings),
         identity=saved.identity if saved else identity_of(system, collection.known),
         results=results,
-        pipeline=Pipeline(tuple(Stage(name=name, samples_per_s=None, measured_by=option) for name, option in STAGES), None, None),
+        pipeline=Pipeline(tuple(Stage(name=name, samples_per_s=None, measured_by="") for name in STAGES), None, None),
         facts=facts,
         unavailable=unavailable,
         redaction=saved.redaction if saved else None,

@@ -327,7 +327,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     samples_per_s: float | None
     measured_by: str
-    """The option that measures it."""
+    """The option that measures it; empty where none does yet."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):

@@ -121,6 +121,8 @@ def run_of(item: tuple[int, Stage], numbered: list[tuple[int, Stage]]) -> int:
 
 
 def command_of(option: str) -> str:
+    if not option:
+        return ""
     return f"dl-doctor check {option}" if option.startswith("-") else f"dl-doctor {option}"
 
 

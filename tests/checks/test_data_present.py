@@ -11,14 +11,14 @@ from dl_doctor.facts import DataPaths, data_paths
 from dl_doctor.model import Ended, Verdict
 from dl_doctor.settings import Settings
 from tests.collected import collected
-from tests.facts import data_path
+from tests.facts import UNKNOWN, data_path
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 XET = "# xet version 0\nfilesize = 12345\nhash = '5a'\n"
 
 
 def looked_at(*paths: Path) -> Verdict:
-    return CHECK.judge(collected(data_paths.collect, Settings(data=tuple(map(str, paths)))))
+    return CHECK.judge(collected(data_paths.collect, Settings(data=tuple(map(str, paths))), UNKNOWN))
 
 
 def nothing(folder: Path) -> None:

@@ -1,7 +1,6 @@
 """What the job's Python tells of shared memory, workers, temporary files and its user; really done, and nothing of it left."""
 
 import os
-import runpy
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import Target, shared_memory_use, temp_space, user_identity, worker_roundtrip
-from dl_doctor.probing import HERE
+from dl_doctor.probes.loaded import Loaded
 from tests.collected import collected
 
 Ask = Callable[..., Any]
@@ -107,7 +106,7 @@ def test_who_this_is(ask: Ask, tmp_path: Path) -> None:
 
 def test_a_segment_that_torch_was_refused_is_removed_and_no_others() -> None:
     """Torch leaves it where it could be made and not be given its size."""
-    loaded = runpy.run_path(str(HERE / "probes" / "loader.py"))["Loaded"]([], None, "a test")
+    loaded = Loaded([], None, "a test")  # type: ignore[no-untyped-call]
     ours, others = (Path(f"/dev/shm/torch_{pid}_4711_0") for pid in (os.getpid(), os.getppid()))
     try:
         for file in (ours, others):

@@ -10,7 +10,7 @@ from dl_doctor.facts import SmokeLoad
 from dl_doctor.facts.smoke_load import load_of
 from dl_doctor.model import Verdict
 from dl_doctor.units import GIB
-from tests.facts import UNKNOWN
+from tests.facts import UNKNOWN, loader
 from tests.loaders import probed, written
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -77,30 +77,36 @@ def tried(python: str, folder: Path, source: str, method: str = "fork", **change
     arguments = {"batch_size": None, "batches": 4, "patience_s": 30, "allowed_bytes": 4 * GIB, **plain, **changes}
     answer = probed(python, written(folder, source), "smoke_load", arguments)
     fact = load_of({**arguments, "wanted": arguments["batches"]}, answer)
-    return fact, CHECK.judge(fact, UNKNOWN, UNKNOWN)
+    return fact, CHECK.judge(fact, loader(), UNKNOWN, UNKNOWN)
 
 
-@pytest.mark.parametrize("method", METHODS)
+PLAIN = "def make(): return DataLoader(Data(), batch_size=4)"
+PERSISTENT = "def make(): return DataLoader(Data(), batch_size=4, persistent_workers=True, num_workers=1)"
+SEGFAULTS = DIES.format(how="os.kill(os.getpid(), signal.SIGSEGV)")
+EXITS = DIES.format(how="os._exit(3)")
+
+
 @pytest.mark.parametrize(
-    ("source", "status", "said"),
+    ("source", "status", "said", "methods"),
     [
-        ("def make(): return DataLoader(Data(), batch_size=4)", "pass", ""),
-        ("def make(): return DataLoader(Data(), batch_size=4, persistent_workers=True, num_workers=1)", "pass", ""),
-        (SAMPLER, "pass", ""),  # it never travels, so that it need not be picklable
-        (STREAM, "pass", ""),
-        (INFINITE, "pass", ""),  # its workers are started in its constructor, and are none of the probe's
-        (RUNNING, "pass", ""),
-        (RAISES, "fail", "Loading raised ValueError: picture 9 is damaged"),
-        (DIES.format(how="os.kill(os.getpid(), signal.SIGSEGV)"), "fail", "A worker died by SIGSEGV"),
-        (DIES.format(how="os._exit(3)"), "fail", "A worker exited with 3"),
-        (LOSES, "fail", "the loader waits for ever: "),
+        (PLAIN, "pass", "", "fork spawn forkserver"),
+        (PERSISTENT, "pass", "", "fork"),
+        (SAMPLER, "pass", "", "fork spawn"),  # it never travels, so that it need not be picklable
+        (STREAM, "pass", "", "fork"),
+        (INFINITE, "pass", "", "fork spawn"),  # its workers are started in its constructor, and are none of the probe's
+        (RUNNING, "pass", "", "fork spawn"),
+        (RAISES, "fail", "Loading raised ValueError: picture 9 is damaged", "fork spawn forkserver"),
+        (SEGFAULTS, "fail", "A worker died by SIGSEGV", "fork forkserver"),
+        (EXITS, "fail", "A worker exited with 3", "fork"),
+        (LOSES, "fail", "the loader waits for ever: ", "fork spawn forkserver"),
     ],
 )
-def test_by_each_method(torch_python: str, tmp_path: Path, method: str, source: str, status: str, said: str) -> None:
-    fact, verdict = tried(torch_python, tmp_path, source, method)
+def test_by_each_method(torch_python: str, tmp_path: Path, source: str, status: str, said: str, methods: str) -> None:
+    for method in methods.split():
+        fact, verdict = tried(torch_python, tmp_path, source, method)
 
-    assert verdict.status == status, fact
-    assert said in "".join(finding.summary for finding in verdict.findings)
+        assert verdict.status == status, fact
+        assert said in "".join(finding.summary for finding in verdict.findings), fact
 
 
 def test_a_batch_that_is_lost_is_named_at_once(torch_python: str, tmp_path: Path) -> None:
