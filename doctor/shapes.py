@@ -121,7 +121,7 @@ PUBLIC = tuple(
         # code and packages
         "github.com githubusercontent.com gitlab.com bitbucket.org pypi.org pythonhosted.org python.org anaconda.org conda.io",
         "npmjs.org docker.com docker.io quay.io ghcr.io gcr.io k8s.io kubernetes.io readthedocs.io debian.org ubuntu.com",
-        "kernel.org apache.org w3.org json-schema.org wikipedia.org arxiv.org stackoverflow.com",
+        "kernel.org apache.org w3.org json-schema.org wikipedia.org arxiv.org stackoverflow.com slack.com discord.com",
         # what trains, and what is trained on
         "pytorch.org tensorflow.org lightning.ai nvidia.com nvcr.io amd.com intel.com huggingface.co hf.co kaggle.com wandb.ai",
         "neptune.ai comet.com mlflow.org openai.com anthropic.com schedmd.com ray.io google.com googleapis.com",
