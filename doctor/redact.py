@@ -18,7 +18,7 @@ import msgspec
 
 from dl_doctor.identity import machine_digest
 from dl_doctor.model import Identity, Redaction, Report
-from dl_doctor.shapes import SECRET_NAME, SHAPES
+from dl_doctor.shapes import NAME, NO_HOST, PUBLIC, SECRET_NAME, SHAPES
 
 Value = TypeVar("Value")
 Swap = Callable[[re.Match[str]], str | None]
@@ -27,32 +27,20 @@ Swap = Callable[[re.Match[str]], str | None]
 Step = tuple[tuple[str, ...], re.Pattern[str], Swap]
 """Words without any of which, in small letters, there is nothing to find; what to look for; and what to put there."""
 
-WELL_KNOWN = frozenset(
-    {
-        # Debian's base-passwd
-        *("root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "proxy", "www-data", "backup", "list"),
-        *("nobody", "messagebus"),
-        # cloud images
-        *("admin", "administrator", "ubuntu", "debian", "centos", "rocky", "fedora", "ec2-user", "opc", "azureuser"),
-        # container images, hosted notebooks, services
-        *("user", "users", "docker", "podman", "jovyan", "vscode", "coder", "runner", "runneradmin", "node", "app", "appuser"),
-        *(
-            "nonroot",
-            "default",
-            "dev",
-            "developer",
-            "test",
-            "guest",
-            "jenkins",
-            "gitlab-runner",
-            "slurm",
-            "ray",
-            "spark",
-            "conda",
-        ),
-        *("mambauser", "condauser", "circleci", "builder", "sagemaker-user", "studio-lab-user", "codespace", "gitpod", "kaggle"),
-        *("colab", "nvidia", "pytorch", "torch", "localhost", "localdomain", "linuxbrew", "shared", "public"),
-    }
+
+def words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+WELL_KNOWN = words(
+    # Debian's base-passwd
+    "root daemon bin sys sync games man lp mail news proxy www-data backup list nobody messagebus",
+    # cloud images
+    "admin administrator ubuntu debian centos rocky fedora ec2-user opc azureuser",
+    # container images, hosted notebooks, services
+    "user users docker podman jovyan vscode coder runner runneradmin node app appuser nonroot default dev developer test guest",
+    "jenkins gitlab-runner slurm ray spark conda mambauser condauser circleci builder sagemaker-user studio-lab-user codespace",
+    "gitpod kaggle colab nvidia pytorch torch localhost localdomain linuxbrew shared public",
 )
 """Accounts and hosts that are called so everywhere: they identify nobody."""
 
@@ -66,10 +54,10 @@ MOST_NAMES = 200
 """Names in `identity` that no shape tells; each is looked for in every text. A machine has about ten."""
 
 MOST_TEXT = 16 << 20
-"""Characters that are looked through, at up to 1 s for each million where they are made to hurt. A report has half a million."""
+"""Characters that are looked through, at up to 3 s for each million where they are made to hurt. A report has half a million."""
 
 MOST_ODD_FORMS = 50
-"""Of addresses, those that are also looked for as they stand in names of hosts: with hyphens, or without colons."""
+"""Of addresses, those that are also looked for inside of words, and as names of hosts have them: with hyphens, without colons."""
 
 SECRET_LENGTH = 6
 """Shorter ones are replaced only where what stands around them shows that they are secrets."""
@@ -98,7 +86,12 @@ END = r"(?![\w-])"
 HOME = re.compile(rf"{SLASH}(?:home|Users){SLASH}(?P<token>[^\s/\\%\"'`<>|:;,()\[\]{{}}=*?$&]{{0,63}}\w)")
 MAIL = re.compile(r"(?<![\w.+/-])(?P<token>[\w.+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,18})\b")
 MAC = re.compile(r"(?<![0-9A-Za-z:-])(?P<token>[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\2[0-9A-Fa-f]{2}){4,18})(?![0-9A-Za-z:-])")
-IPV4 = re.compile(r"(?<![\w.])(?P<token>[0-9]{1,3}(?:\.[0-9]{1,3}){3})(?!\.?\w)")
+IPV4 = re.compile(
+    r"(?<![A-Za-z0-9.])(?P<token>[0-9]{1,3}(?:\.[0-9]{1,3}){3})"
+    r"(?![A-Za-z0-9]|\.(?:[0-9_]|(?:a|b|rc|dev|post|so|whl|egg|dist-info|el|fc|dll|dylib|x86_64|aarch64|noarch)[0-9]*(?![A-Za-z])))"
+)
+"""Beside `_` and before the end of a file's name too, unless it is that of a version."""
+
 IPV6 = re.compile(
     r"(?<![\w:.])(?P<token>(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}(?:(?<=:)[0-9]{1,3}(?:\.[0-9]{1,3}){3})?)(?![\w:])"
 )
@@ -107,10 +100,19 @@ GPU = re.compile(
 )
 MACHINE_ID = re.compile(r"(?<![0-9A-Za-z])(?P<token>[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12})(?![0-9A-Za-z])")
 
+HOST = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{1,30})://(?:[^\s/\"'<>@]{1,1024}@)?(?P<token>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
+)
+
 VERSION = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 """Of four parts, as cuDNN's and cuBLAS's have, and as an address looks."""
 
-VERSION_BEFORE = re.compile(r"(?:version|==|[<>~!]=|nvidia-[a-z0-9-]{2,30})[\"']?[:=]?\s{0,4}[\"']?\Z", re.IGNORECASE)
+NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+"""A version of whatever is called so, such as a package."""
+
+VERSION_BEFORE = re.compile(
+    r"(?:version|==|[<>~!]=|nvidia[-_][a-z0-9_-]{2,30}|cud[an][a-z0-9_-]{0,30}[-_])[\"']?[:=]?\s{0,4}[\"']?\Z", re.IGNORECASE
+)
 
 
 def redact(report: Report) -> Report:
@@ -125,7 +127,7 @@ def redact(report: Report) -> Report:
     redactor = Redactor([report.identity], texts, versions_of(report.facts))
     facts = redactor.walk(report.facts)  # first: what the rest says is made of them, and numbers are given in this order
     settings = redactor.walk(report.run.settings)
-    redactor.remember_secrets()
+    redactor.remember()
     before = report.redaction or Redaction(report.identity.machine, 0)
     run = msgspec.structs.replace(report.run, settings={})
     rest = redactor.walk(msgspec.structs.replace(report, facts={}, run=run, identity=Identity(), redaction=None))
@@ -162,6 +164,7 @@ class Redactor:
     """
 
     def __init__(self, identities: Iterable[Identity], texts: Iterable[str], versions: Iterable[str] = ()) -> None:
+        identities = list(identities)
         self.count = 0
         self._taken = {found for text in texts for found in PSEUDONYM.findall(text)}
         self._versions = frozenset(versions)
@@ -177,6 +180,8 @@ class Redactor:
             self._learn(identity)
         self._names = sorted({name.form: name for name in reversed(self._names)}.values(), key=lambda name: -len(name.form))
         digits = tuple("0123456789")
+        own = tuple(ip for identity in identities for ip in identity.ips if is_ip(ip) and "." in ip)[:MOST_ODD_FORMS]
+        own_ip = rf"(?<![0-9.])(?P<token>{'|'.join(map(re.escape, own))})(?![0-9]|\.[0-9])"
         self._first: list[Step] = [
             *((shape.words, shape.pattern, self._secret) for shape in SHAPES),
             (("@",), MAIL, self._mail),
@@ -187,9 +192,11 @@ class Redactor:
 
         self._then: list[Step] = [
             ((":", "-"), MAC, self._mac),
+            (own, re.compile(own_ip), self._ip),
             ((".",), IPV4, self._ip),
             ((":",), IPV6, self._ip),
             (("home", "users"), HOME, self._home),
+            (("://",), HOST, self._host),
         ]
         self._by_form = {name.form: name for name in self._names}
         self._pattern = lru_cache(maxsize=256)(alternatives)
@@ -225,12 +232,15 @@ class Redactor:
         pseudonym = pseudonym or self._pseudonym(kind, name)
         self._names += [Name(form, pseudonym, *bounded(form, number=number)) for form in forms(name)]
 
-    def remember_secrets(self) -> None:
-        """From now on those that were found are known without what showed that they are some: findings tell parts of facts."""
-        found = [(token.lower(), name) for (kind, token), name in self._given.items() if kind == "secret"]
-        known = [(token, name) for token, name in found if len(token) >= SECRET_LENGTH and token not in source()]
-        for token, name in sorted(known, key=lambda secret: -len(secret[0]))[:MOST_NAMES]:
+    def remember(self) -> None:
+        """From now on secrets and hosts of addresses are known without what showed them: findings tell parts of facts."""
+        found = [(token.lower(), kind, name) for (kind, token), name in self._given.items()]
+        secrets = [(token, name) for token, kind, name in found if kind == "secret" and len(token) >= SECRET_LENGTH]
+        hosts = [(token, name) for token, kind, name in found if kind == "server" and "." in token]
+        for token, name in sorted((one for one in secrets if one[0] not in source()), key=by_length)[:MOST_NAMES]:
             self._by_form.setdefault(token, Name(token, name, re.escape(token), part=False))
+        for token, name in sorted(hosts, key=by_length)[:MOST_NAMES]:
+            self._by_form.setdefault(token, Name(token, name, f"{LEFT}{re.escape(token)}{RIGHT}", part=False))
         self._names = sorted(self._by_form.values(), key=lambda name: -len(name.form))
         self._cleaned.clear()
 
@@ -263,7 +273,7 @@ class Redactor:
     def _field(self, name: str, text: str) -> str:
         if not text or PSEUDONYM.fullmatch(text):
             return text
-        if SECRET_NAME.fullmatch(name):
+        if SECRET_NAME.fullmatch(name) or (NAME.fullmatch(name) and not NUMBERS.fullmatch(text)):
             self.count += 1
             return self._pseudonym("secret", text)
         cleaned = self.clean(text)
@@ -363,9 +373,22 @@ class Redactor:
         nobody = ip.is_loopback or ip.is_unspecified or token.startswith("255.")
         return None if version or slice_of_a_list or nobody else self._pseudonym(*key)
 
+    def _host(self, match: re.Match[str]) -> str | None:
+        """What our own texts link to is public as well."""
+        host = match["token"].lower()
+        public = f".{host}".endswith(PUBLIC) or f"://{host}/" in source()
+        nobody = host in WELL_KNOWN or is_ip(host) or PSEUDONYM.search(host)
+        if match["scheme"].lower() in NO_HOST or public or nobody:
+            return None
+        return self._pseudonym("server", host)
+
     def _home(self, match: re.Match[str]) -> str | None:
         token = match["token"]
         return None if token.lower() in WELL_KNOWN else self._pseudonym("user", token)
+
+
+def by_length(token: tuple[str, str]) -> int:
+    return -len(token[0])
 
 
 def forms(name: str) -> list[str]:
@@ -407,10 +430,13 @@ def alternatives(names: tuple[Name, ...]) -> re.Pattern[str]:
 
 @cache
 def source() -> str:
-    """All that we have written, in small letters: ids, names of fields and of units, words of findings."""
+    """All that we have written, in small letters: ids, names of fields and of units, words of findings.
+
+    What is in shapes.py are names that others gave.
+    """
     specs = [find_spec(name) for name in ("dl_doctor", "dl_doctor.checks", "dl_doctor.reports")]
     folders = [Path(folder) for spec in specs if spec for folder in spec.submodule_search_locations or ()]
-    files = sorted({file for folder in folders for file in folder.rglob("*.py")})
+    files = sorted({file for folder in folders for file in folder.rglob("*.py") if file.name != "shapes.py"})
     return "\n".join(file.read_text(encoding="utf-8") for file in files).lower()
 
 

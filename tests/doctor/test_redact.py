@@ -16,7 +16,7 @@ from dl_doctor.engine import examine
 from dl_doctor.facts.environment import ALLOWED
 from dl_doctor.identity import machine_digest
 from dl_doctor.model import Identity, Redaction, Report
-from dl_doctor.redact import MOST_NAMES, redact, redact_text, texts_of
+from dl_doctor.redact import MOST_NAMES, Redactor, redact, redact_text, texts_of
 from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
@@ -59,6 +59,11 @@ IDENTITY = Identity(
         ("rené RENÉ ren%C3%A9 ren\\u00e9 ren\\xe9 rene\u0301", "user-4 user-4 user-4 user-4 user-4 user-4"),
         ("10.0.0.5 10-0-0-5 8.8.8.8, 8.8.8.8:53", "ip-1 ip-1 ip-3, ip-3:53"),
         ("10.0.0.9:/export", "ip-3:/export"),
+        # names of files; and one's own address, whatever it stands in
+        ("worker_10.1.1.1.log node_10.1.1.2, x-10.1.1.3.tar 10.1.1.4_1", "worker_ip-3.log node_ip-4, x-ip-5.tar ip-6_1"),
+        ("ip10.0.0.5x 110.0.0.5 10.0.0.55", "ipip-1x ip-3 ip-4"),
+        ("v1.2.3.4 x-1.2.3.4.dev1 1.2.3.4-1.2.3.4.post1 1.2.3.4.5", "v1.2.3.4 x-1.2.3.4.dev1 ip-3-1.2.3.4.post1 1.2.3.4.5"),
+        ("nvidia_cudnn_cu12-9.1.0.70-py3.whl cudnn-9.1.0.70.tar", "nvidia_cudnn_cu12-9.1.0.70-py3.whl cudnn-9.1.0.70.tar"),
         ("127.0.0.1 0.0.0.0 255.255.255.0 ::1", "127.0.0.1 0.0.0.0 255.255.255.0 ::1"),
         ("cudnn==9.1.0.70 nvidia-cudnn-cu12 9.1.0.70", "cudnn==9.1.0.70 nvidia-cudnn-cu12 9.1.0.70"),
         ("libcudnn.so.9.1.0.70", "libcudnn.so.9.1.0.70"),
@@ -70,6 +75,13 @@ IDENTITY = Identity(
         ("GPU-5", "GPU-nr"),  # could be both, as before
         ("GPU-fed GPU-bound MIG-00000000-1111-2222-3333-444455556666", "GPU-fed GPU-bound MIG-nr003"),
         ("5a3f9c1e-1111-2222-3333-444455556666", "nr001"),
+        ("postgres://u:p@x@db.x.org:54/y tcp://node18:29500", "postgres://secret-1@server-2:54/y tcp://server-3:29500"),
+        ("https://git.x.org/y http://nfs01.acme.org/z", "https://server-2/y http://server-1.domain-1/z"),
+        # everyone's, one's own, and none
+        (
+            "https://github.com/x https://download.pytorch.org:443 http://localhost:80 http://127.0.0.1/x s3://bucket/x file://x/y",
+            "https://github.com/x https://download.pytorch.org:443 http://localhost:80 http://127.0.0.1/x s3://bucket/x file://x/y",
+        ),
         ("alice@acme.org, b.b+x@uni-x.ac.uk.", "mail-1, mail-2."),
     ],
 )  # fmt: skip
@@ -87,18 +99,36 @@ TOKENS = {
     "Hugging Face": "hf_{abcdefghijklmnopqrstABCDEFGHIJ0123}",
     "OpenAI, Anthropic": "sk-{ant-api03-abcdefghijklmnopqrst}",
     "AWS": "AKIA{IOSFODNN7EXAMPLE}",
+    "Groq": "gsk_{abcdefghijklmnopqrstABCDEFGHIJ0123}",
+    "Replicate": "r8_{abcdefghijklmnopqrstABCDEFGHIJ0123456}",
+    "LangSmith": "lsv2_pt_{0123456789abcdef0123456789abcdef_0123456789}",
+    "Databricks": "dapi{0123456789abcdef0123456789abcdef}-2",
+    "Docker Hub": "dckr_pat_{abcdefghij-klmnopqrst_ABCDE}",
+    "npm": "npm_{abcdefghijklmnopqrstABCDEFGHIJ012345}",
+    "Stripe": "sk_live_{abcdefghij0123456789} rk_live_{abcdefghij01234567}",
     "Slack": "xoxb-{123456789012-abcdefghijkl}",
+    "Slack's webhook": "https://hooks.slack.com/services/{T00000000/B00000000/abcdefghijklmnopqrstuvwx}",
+    "Discord's webhook": "https://discord.com/api/webhooks/123456789012345678/{abcdefghijklm-nopqrst_ABCDEFGHIJ}",
     "Google": "AIza{abcdefghijklmnopqrstABCDEFGHIJ01234}",
+    "Google's OAuth": "ya29.{a0Abcdefghijklmnop-qrst_ABCDE}",
     "NGC": "nvapi-{abcdefghijklmnopqrst_ABCDEFGHIJ}",
     "PyPI": "pypi-{AgEIcHlwaS5vcmcCJDAwMDAwMDAwLTAwMDAtMDAwMC0wMDAwLTAw}",
     "JWT": "eyJhbGciOiJIUzI1NiJ9.{eyJzdWIiOiIxIn0.abc_-def}",
+    "Neptune": "eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8vYX{BwLm5lcHR1bmUuYWkifQ}==",
     "bearer": "Authorization: Bearer {abc.def-123456}",
-    "basic": "'Authorization': 'Basic {YWxpY2U6cHc}='",
+    "authorization": "'Authorization': 'Basic {YWxpY2U6cHc}='; Authorization: Token {Zq81}; authorization={abcdef1234}",
+    "cookie": "Cookie: session={abc}; csrf={def}",
     "W&B": "{0123456789abcdef0123456789abcdef01234567}",
+    "W&B, long": "wandb_v1_{abcdefghij_KLMNOPQRSTUVWXYZ}",
     "signed": "https://b.example.org/k?X-Amz-Credential={AKIB/2/us}&X-Amz-Signature={deadbeef01}&sig={ab%2Bc%3D}&se=2",
-    "variable": "WANDB_API_KEY={abcdef} AWS_SECRET_ACCESS_KEY={wJalrXUtnFEMI/K7MDENG} 'DB_PASS': '{pw}'",
-    "argument": 'password="{hunter2!}" {"api_key": "{abcdef123}"} token={abcdefgh}',
-    "option": "run.py --hub-token {abcdefgh}",
+    "variable": "WANDB_API_KEY={abcdef} AWS_SECRET_ACCESS_KEY={wJalrXUtnFEMI/K7MDENG} 'DB_PASS': '{pw}' HF_TOKEN = {abc}",
+    "password": """password="{hunter2!}" password = {pw} clientSecret="{two words}" dbpassword: str = '{hunter}'""",
+    "token": """{"api_key": "{abcdef123}"} token={abcdefgh} AccountKey={Eby8+/==}; accessToken: '{abcdef}'""",
+    "line of a password": "x:\n  db:\n    user: x\n    password: {hunter}\n  - my-secret: {pa,ss)word}\n",
+    "line of a token": "x:\n    api_key: {Zq81hunter3}\nX-Auth-Token: {abcdefgh} \nHF_TOKEN: {abcdefgh}\nX-Any-Key: {abcdefgh}\n",
+    "option of a password": "run.py --db_password {hunter} ['--secret', '{hunter3}'] --client-secret={hunter4}",
+    "option of a token": "run.py --hub-token {abcdefgh} --wandb_key {abcdefgi} ['--hf_token', '{abcdefgj}'] --api-key={abcdefgk}",
+    "like a token": "the password: {hunter2}, pwd={hunter3} wandbKey={hunter45} ('x-api-key', '{hunter56}')",
 }
 
 
@@ -121,12 +151,35 @@ def test_secrets(shape: Any) -> None:
         "DataLoader(..., num_workers=0, pin_memory=True)",
         "key=lambda x: x",
         "sk-learn scikit-learn task-force",
+        "tokenizers==0.19 python-secret==1.0.1 {'token': '1.2'}",
+        "the key shm: 64 MiB; unexpected token: identifier expected; Credentials: none\nPASS: everything is well\npassword: None",
+        "pad_token='<pad>' eos_token=\"<|endoftext|>\" image_key='pixel_values' 'sort_key': 'size'",
+        "KEYS = ('a', 'b')\n    in_passwd: bool\n    password: str = None",
+        "max_token=1048576 --max-token 100000 --key-file x.pem",
+        "token = self.tokenizer(x); next_token = torch.argmax(x, 1); token == 'abcdefgh'; token=token, secret = os.environ['X']",
+        "private_key=/root/.ssh/id_rsa --token /run/secrets/hf PWD=/gpfs/x1/y OLDPWD=/x1/2",
         "stopped at the token 'a'; --require gpu-visible",
         "MONKEY business: PASS",
     ],
 )
 def test_what_is_no_secret(text: str) -> None:
     assert redact_text(text, []) == text
+
+
+def test_secrets_by_the_names_of_entries() -> None:
+    """Whatever a plugin's facts are called; a package that is called so has a version."""
+    entries = {"db_password": "x", "hfToken": "abc def", "WANDB_API_KEY": "y", "packages": {"pip-secret": "1.2.3"}, "keys": ["z"]}
+    shared = Redactor([], []).walk(entries)
+
+    assert shared == {**entries, "db_password": "secret-1", "hfToken": "secret-2", "WANDB_API_KEY": "secret-3"}
+
+
+def test_a_host_of_a_url_is_known_without_it(docker: Report) -> None:
+    """Findings tell parts of facts."""
+    facts = {**docker.facts, "a_plugins": {"url": "postgres://db7.x.org/y"}}
+    tool = msgspec.structs.replace(docker.tool, name="db7.x.org does not answer")
+
+    assert redact(msgspec.structs.replace(docker, facts=facts, tool=tool)).tool.name == "server-1 does not answer"
 
 
 def test_no_variable_that_is_kept_holds_a_secret_by_its_name() -> None:
