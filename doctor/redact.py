@@ -53,8 +53,8 @@ PSEUDONYM = re.compile(r"(?:host|domain|server|user|ip|mac|secret|mail|machine)-
 MOST_NAMES = 200
 """Names in `identity` that no shape tells; each is looked for in every text. A machine has about ten."""
 
-MOST_TEXT = 16 << 20
-"""Characters that are looked through, at up to 3 s for each million where they are made to hurt. A report has half a million."""
+MOST_TEXT = 8 << 20
+"""Characters that are looked through, at up to 6 s for each million where they are made to hurt. A report has half a million."""
 
 MOST_ODD_FORMS = 50
 """Of addresses, those that are also looked for inside of words, and as names of hosts have them: with hyphens, without colons."""
