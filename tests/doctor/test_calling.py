@@ -224,28 +224,17 @@ def test_the_script_itself_is_read(script: Any, tmp_path: Path) -> None:
     assert run(command, tmp_path, **variables).stdout.endswith(f"{tmp_path}/script.py:{len(code.splitlines()) + 2}\n")
 
 
-def hear_of_ctrl_c() -> None:
-    """A shell's background jobs, and all below them, do not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_ctrl_c_ends_it(script: Any, tmp_path: Path) -> None:
     """What it started has ended before the exception is there."""
     command, variables = script
     (tmp_path / "script.py").write_text(
         HEAD
+        + "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs, and all below, hear of none
         + "def wait():\n    open('begun', 'w').close()\n    time.sleep(600)\n"
         + "try: loads(Module(wait))\nexcept KeyboardInterrupt: print(open('/proc/thread-self/children').read() or 'none left')"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment | variables,
-        preexec_fn=hear_of_ctrl_c,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment | variables, stdout=subprocess.PIPE, text=True)
     while not (tmp_path / "begun").exists() and process.poll() is None:
         time.sleep(0.02)
     begin_s = time.monotonic()
