@@ -79,7 +79,7 @@ def no(refused: list[Refusal], tried_bytes: int, plan: LoaderPlan) -> Finding:
         level="fail" if needed(plan) else "note",
         subject=PATH,
         summary=f"{what} can be made here: {first.error} ({first.code})"
-        if first.code != "ENOSPC" or "lock" in first.step
+        if len(refused) > 1 or first.code != "ENOSPC" or "lock" in first.step
         else f"Not even a segment of {binary_size(tried_bytes)} can be made here: {first.error} (ENOSPC)",
         why=f"It was refused at: {first.step}. {CAUSES.get(first.code, '')} A DataLoader with workers ends there.",
         fixes=remedies(first.code),

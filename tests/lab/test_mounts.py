@@ -45,7 +45,11 @@ def summaries(report: Report, check: str) -> list[str]:
 @pytest.mark.parametrize(
     ("script", "status", "said"),
     [
-        ("mount -t tmpfs -o size=1m shm /dev/shm", "fail", "No shared memory can be made here: No space left on device (ENOSPC)"),
+        (
+            "mount -t tmpfs -o size=1m shm /dev/shm",
+            "fail",
+            "Not even a segment of 4 MiB can be made here: No space left on device (ENOSPC)",
+        ),
         ("mount -t tmpfs -o size=64m shm /dev/shm", "pass", ""),
         ("mount -t tmpfs -o size=64m,noexec shm /dev/shm", "pass", ""),  # as Docker mounts it
         ("mount -t tmpfs -o size=64m,nr_inodes=1 shm /dev/shm", "fail", "Neither"),  # full in files

@@ -120,7 +120,7 @@ def _one_quiet_cpu() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_one_quiet_cpu")
-@pytest.mark.parametrize(("method", "workers"), [("fork", 2), ("fork", 8), ("spawn", 1), ("spawn", 3), ("forkserver", 2)])
+@pytest.mark.parametrize(("method", "workers"), [("fork", 2), ("fork", 8), ("spawn", 3), ("forkserver", 2)])
 def test_start_up(torch_python: str, tmp_path: Path, method: str, workers: int) -> None:
     """What one worker's start tells of the start of several. Of short ones the better of two: the kernel takes such processes off
     the CPU for 50 ms of each second.
