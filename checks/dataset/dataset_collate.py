@@ -109,7 +109,7 @@ def unlike(trouble: Trouble) -> Finding:
 def remedies(trouble: Trouble) -> tuple[Fix, ...]:
     """By what is wrong: kinds that no batch can be made of, sizes that differ, or a function of the job's own."""
     kinds = (trouble.misfit.first[1], trouble.misfit.second[1]) if trouble.misfit else ()
-    if "NoneType" in (*kinds, *trouble.error.split()) or "NoneType" in trouble.error:
+    if "NoneType" in kinds or "NoneType" in trouble.error:
         return (
             Fix("Put something in the place of None that stacks, such as -1 or an empty tensor, or leave the key out of all"),
         )

@@ -157,7 +157,7 @@ def test_secrets(shape: Any) -> None:
         "KEYS = ('a', 'b')\n    in_passwd: bool\n    password: str = None",
         "max_token=1048576 --max-token 100000 --key-file x.pem",
         "token = self.tokenizer(x); next_token = torch.argmax(x, 1); token == 'abcdefgh'; token=token, secret = os.environ['X']",
-        "private_key=/root/.ssh/id_rsa --token /run/secrets/hf PWD=/gpfs/x1/y OLDPWD=/x1/2",
+        "private_key=/etc/ssl/private/id_rsa --token /run/secrets/hf PWD=/gpfs/x1/y OLDPWD=/x1/2",
         "stopped at the token 'a'; --require gpu-visible",
         "MONKEY business: PASS",
     ],
