@@ -96,13 +96,16 @@ def read_files(named: str | None, in_a_container: Callable[[], bool], warn: Call
         path = os.path.join(here, name)  # noqa: PTH118
         if not os.path.isfile(path):  # noqa: PTH113
             continue
+        try:
+            if name == PROJECT and b"dl-doctor" not in content_of(path):
+                continue  # whatever it says, and however it is written
+        except BadSettings as error:  # nor is it ours to say that it cannot be read
+            warn(f"{error}: it is ignored")
+            continue
         doubt = distrust(path)
         if doubt and not in_a_container():
-            if name == OWN or b"dl-doctor" in content_of(path):
-                warn(f"{path} is ignored: {doubt}. Name it with --config, if it is to count.")
+            warn(f"{path} is ignored: {doubt}. Name it with --config, if it is to count.")
             continue
-        if name == PROJECT and b"dl-doctor" not in content_of(path):
-            continue  # whatever it says, and however it is written
         table = own_table(path)
         if table is not None:
             yield understood(path, table)
@@ -165,7 +168,8 @@ def content_of(path: str) -> bytes:
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise BadSettings(f"{path} is no regular file")
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise BadSettings(f"{path}: {error.strerror}") from None
     if len(content) > LARGEST_BYTES:

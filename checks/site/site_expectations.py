@@ -49,6 +49,10 @@ def unseen_gpus(expectation: Expectation, nvml: Nvml | Unavailable) -> list[str]
         return []
     if isinstance(nvml, Unavailable) or not nvml.gpus:
         return ["[expect] says what GPUs and driver there are, and no GPU can be asked: see gpu-visible"]
+    if expectation.gpu_model is not None and any(gpu.name is None for gpu in nvml.gpus):
+        return ["[expect] says what GPUs there are, and not every GPU tells its name"]
+    if expectation.driver is not None and nvml.driver_version is None:
+        return ["[expect] says which driver there is, and NVML does not tell its version"]
     return []
 
 

@@ -35,6 +35,9 @@ def room(**fields: Any) -> DataPath:
         ({"driver": "550"}, nvml(driver_version="550.54.15"), "pass", []),
         ({"driver": "560"}, nvml(driver_version="550.54.15"), "fail", ["driver"]),
         ({"gpu_model": "H100"}, NO_GPU, "error", []),
+        ({"gpu_model": "H100"}, nvml(gpu(0, name=H100), gpu(1, name=None)), "error", []),  # one that does not say is no H100
+        ({"gpu_model": "H100"}, nvml(gpu(0, name=A100), gpu(1, name=None)), "fail", ["gpu:0"]),
+        ({"driver": "550"}, nvml(driver_version=None), "error", []),
         ({"driver": "550"}, nvml_error("DRIVER_NOT_LOADED"), "error", []),
         ({"gpus": 8}, NO_GPU, "skip", []),  # gpu-visible has it
     ],

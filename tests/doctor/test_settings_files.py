@@ -275,3 +275,12 @@ def test_what_is_accepted_and_no_check_is_told(doctor: Any) -> None:
 
     assert code == 0
     assert "there is no 'shm-siz'. Did you mean 'shm-size'? It accepts nothing." in err
+
+
+def test_a_project_that_cannot_be_read_stops_nothing(doctor: Any) -> None:
+    """It may say nothing of ours; here it is larger than any settings."""
+    code, report, err = doctor({PROJECT: "# x\n" * (1 << 18) + "[tool.dl-doctor]\nnum-workers = 3"}, "-s", "cpu")
+
+    assert code == 0
+    assert "num_workers" not in report["run"]["settings"]
+    assert "is larger than 1 MiB" in err
