@@ -46,6 +46,8 @@ def parts(report: Report) -> Iterator[Text | Table]:
     if words(fact.get("evidence")):
         told = f"{printable(words(fact.get('bottleneck')))}: {printable(words(fact.get('evidence')))}."
         yield beside(Text("In the way  ", style="bold"), Text(told))
+    if not is_sweep(report) and words(fact.get("why")):  # the verdict of a sweep says it
+        yield beside(Text("Conclusion  ", style="bold"), Text(printable(words(fact.get("why")))))
     yield from advice(sweep, fact)
     yield Text()
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sysconfig
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.lab
 
 SETS = Path(__file__).parents[1] / "sweep_sets.py"
 GROUPS = Path("/sys/fs/cgroup")
+
+PATIENCE_S = 20.0
 
 STORED_BYTES = 64 << 20
 BYTES_PER_S = 16 << 20
@@ -34,6 +37,9 @@ def group(controller: str, **files: str) -> Iterator[Path]:
             (made / name.replace("__", ".")).write_text(content)
         yield made
     finally:
+        end_s = time.monotonic() + PATIENCE_S  # for processes that have been killed and have not got the CPU to die
+        while (made / "cgroup.procs").read_text() and time.monotonic() < end_s:
+            time.sleep(0.05)
         made.rmdir()
 
 

@@ -12,7 +12,7 @@ from tests.made import HOSTILE, SWEEP, measured
 
 TOLD = {
     **SWEEP,
-    "bottleneck": "ipc", "evidence": "the main process is busy", "current": 4, "ranks": 2, "took_s": 41.2, "complete": True,
+    "why": "set num_workers=12", "bottleneck": "ipc", "evidence": "the main process is busy", "current": 4, "ranks": 2, "took_s": 41.2, "complete": True,
     "recommendation": {
         **SWEEP["recommendation"],
         "line": "DataLoader(..., num_workers=12)",
@@ -47,6 +47,7 @@ def test_a_check_shows_it_too(plain: Report) -> None:
     text = render(msgspec.structs.replace(of_a_sweep(plain), run=plain.run, results=plain.results), Look())
 
     assert "samples/s" in text
+    assert "Conclusion  set num_workers=12" in text
     assert "✗ shm-size" in text
 
 
