@@ -215,6 +215,8 @@ def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:
     times = plain(at.samples_per_s / now.samples_per_s)
     if at.epoch_s is None or now.epoch_s is None:
         return f"{times} times as many samples a second"
+    if time_of(at.epoch_s) == time_of(now.epoch_s):
+        return f"an epoch takes as long, with {count(at.num_workers, 'worker')} instead of {now.num_workers}"
     saved_h = (now.epoch_s - at.epoch_s) * ranks / 3600
     hours = f", which saves {plain(saved_h)} GPU-hours" if saved_h >= 0.01 and at.gpu_fed is not None else ""
     return f"loading an epoch takes {time_of(at.epoch_s)} instead of {time_of(now.epoch_s)}{hours}"

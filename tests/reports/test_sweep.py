@@ -12,7 +12,8 @@ from tests.made import HOSTILE, SWEEP, measured
 
 TOLD = {
     **SWEEP,
-    "why": "set num_workers=12", "bottleneck": "ipc", "evidence": "the main process is busy", "current": 4, "ranks": 2, "took_s": 41.2, "complete": True,
+    "why": "set num_workers=12", "bottleneck": "ipc", "evidence": "the main process is busy",
+    "current": 4, "ranks": 2, "took_s": 41.2, "complete": True,
     "recommendation": {
         **SWEEP["recommendation"],
         "line": "DataLoader(..., num_workers=12)",
