@@ -199,7 +199,7 @@ async def last_of(known: AsyncIterator[object], deadline_s: float) -> object:
 
     try:
         await asyncio.wait_for(listen(), deadline_s)
-    except (asyncio.TimeoutError, TimeoutError, asyncio.CancelledError):
+    except (asyncio.TimeoutError, TimeoutError, asyncio.CancelledError, Missing):
         if not given:
             raise
     return given[0]

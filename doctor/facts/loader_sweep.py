@@ -103,10 +103,12 @@ async def collect(
     cgroups: Cgroups,
 ) -> AsyncIterator[LoaderSweep | Unavailable]:
     """Gives what is known after each measurement: where it is interrupted, that is what the report has."""
-    if missing := not_measured(loader, readable, plan, memory):
+    if missing := not_measured(loader, readable, plan):
         yield missing
         return
-    assert not isinstance(memory, Unavailable)  # noqa: S101 (for mypy: not_measured has seen to it)
+    if isinstance(memory, Unavailable):
+        yield Unavailable.failed(f"how much memory may be taken is not known: {memory.detail}")
+        return
     options = settings.sweep or SweepOptions()
     course = Course(options, loader, plan, methods.in_force(plan.start_method), cpu, memory, shm)
     begin_s = system.clock_s()
@@ -122,15 +124,11 @@ async def collect(
     yield told(course, system.clock_s() - begin_s)
 
 
-def not_measured(
-    loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan, memory: MemoryBudget | Unavailable
-) -> Unavailable | None:
+def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan) -> Unavailable | None:
     if isinstance(readable, Unavailable):
         return readable
     if loader.arguments is None and plan.batch_size is None:
         return Unavailable.not_asked("needs --loader, or --batch-size beside --dataset")
-    if isinstance(memory, Unavailable):
-        return Unavailable.failed(f"how much memory may be taken is not known: {memory.detail}")
     return None
 
 

@@ -258,7 +258,12 @@ async def growing_to_its_end() -> AsyncIterator[Left]:
     yield Left(3)
 
 
-@pytest.mark.parametrize(("collect", "number"), [(growing, 2), (growing_to_its_end, 3)])
+async def growing_until_it_lacks_something() -> AsyncIterator[Left]:
+    yield Left(4)
+    raise Missing(Unavailable.timeout("was cut short"))
+
+
+@pytest.mark.parametrize(("collect", "number"), [(growing, 2), (growing_to_its_end, 3), (growing_until_it_lacks_something, 4)])
 def test_of_what_grows_the_last_is_kept(tmp_path: Path, collect: Any, number: int) -> None:
     report = report_of(tmp_path, [Check(seen_left)], [Collector(collect, deadline_s=0.1)])
 

@@ -94,8 +94,8 @@ def test_stages_are_never_slower_than_what_came_through() -> None:
 def delivered(rate: float, begin: float = 0.0, **seen: Any) -> Any:
     """What a probe tells of 10 s with two workers."""
     books = {
-        "seconds": 10.0, "main_s": 0.5, "main_queued_s": 0.5, "waited_s": 9.0, "cpu_s": 8.0, "waiting_s": 6.0, "stored_bytes": 0.0,
-        "received_bytes": 0.0, "machine_cpu_s": 19.0, "memory_stalls_s": 0.0,
+        "seconds": 10.0, "main_s": 0.5, "main_queued_s": 0.5, "waited_s": 9.0, "cpu_s": 8.0, "waiting_s": 6.0,
+        "stored_bytes": 0.0, "received_bytes": 0.0, "machine_cpu_s": 19.0, "memory_stalls_s": 0.0,
     }  # fmt: skip
     marks = [(begin + second, rate * second) for second in range(11)]
     return delivery_of(
