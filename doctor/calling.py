@@ -5,6 +5,7 @@ whose state (grad mode, default device) a worker would inherit too.
 """
 
 import difflib
+import html
 import multiprocessing
 import threading
 from collections.abc import Callable, Mapping
@@ -29,13 +30,20 @@ NOT_FROM_PYTHON = ("dataset", "loader", "python")
 """Settings that name what is at hand here."""
 
 
+FRAME = '<iframe sandbox title="dl-doctor" srcdoc="{page}" style="width: 100%; height: 42rem; border: 0"></iframe>'
+"""Of a page in a page: it keeps its own style, and runs no script."""
+
+
 class Shown(Report, frozen=True, kw_only=True):
-    """A report that is text where Python prints it."""
+    """A report that is text where Python prints it, and a page in a notebook."""
 
     def __repr__(self) -> str:
         return renderer("text")(self, Look()).rstrip("\n")
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return FRAME.format(page=html.escape(renderer("html")(self, Look())))
 
 
 def examined(loader: object, dataset: object, options: Mapping[str, object]) -> Shown:

@@ -9,7 +9,7 @@ from types import FrameType
 
 import click
 
-from dl_doctor import __version__, output
+from dl_doctor import __version__, output, settings_files
 from dl_doctor.commands.check import check
 from dl_doctor.commands.completion import completion
 from dl_doctor.commands.diff import diff
@@ -79,10 +79,16 @@ def run(arguments: list[str]) -> int:
 
 
 def exit_codes_in(arguments: list[str]) -> str | None:
-    """What `--exit-codes` says, where the command line may not even be one; or its variable."""
-    said = [value for name, value in itertools.pairwise(arguments) if name == "--exit-codes"]
-    said += [argument.partition("=")[2] for argument in arguments if argument.startswith("--exit-codes=")]
-    return said[-1] if said else os.environ.get("DL_DOCTOR_EXIT_CODES")
+    """What `--exit-codes` says, where the command line may not even be one; or its variable; or the settings file."""
+    if "--no-config" in arguments:
+        return said("--exit-codes", arguments)
+    return said("--exit-codes", arguments) or settings_files.exit_codes_in(said("--config", arguments))
+
+
+def said(option: str, arguments: list[str]) -> str | None:
+    values = [value for name, value in itertools.pairwise(arguments) if name == option]
+    values += [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{option}=")]
+    return values[-1] if values else os.environ.get("DL_DOCTOR_" + option.strip("-").replace("-", "_").upper())
 
 
 def raise_terminated(_number: int, _frame: FrameType | None) -> None:

@@ -19,18 +19,11 @@ TIMES = "_s"
 
 OF_ONE_RUN = frozenset(
     {
-        # processes, and their last words
-        *(
-            "pid",
-            "step",
-            "state",
-            "wait_channel",
-            "output_tail",
-            "job_id",
-            "SLURM_JOB_ID",
-            "SLURM_STEP_ID",
-            "TORCHELASTIC_RUN_ID",
-        ),
+        # processes, their last words and what they had read so far
+        *("pid", "step", "state", "wait_channel", "output_tail", "working_set_bytes"),
+        *("job_id", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"),
+        # single samples
+        *("readings", "first", "second"),
         # others' segments in /dev/shm, which come and go: what they take shows in what is free
         "tenants",
         # what each machine has of its own
@@ -41,7 +34,7 @@ OF_ONE_RUN = frozenset(
 
 OF_A_MOMENT = frozenset(
     {
-        *("free_bytes", "free_files", "used", "used_bytes", "available_bytes", "working_set_bytes", "allowed_bytes"),
+        *("free_bytes", "free_files", "used", "used_bytes", "available_bytes", "allowed_bytes"),
         *("private_bytes", "shared_bytes", "measured_worker_bytes", "memory_need_bytes"),
     }
 )

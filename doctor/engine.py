@@ -64,7 +64,7 @@ STAGES = (
     ("workers", "sweep --dataset"),
     ("shared memory", "sweep --dataset"),
     ("main process", "sweep --dataset"),
-    ("gpu", "--profile default"),
+    ("gpu", "sweep --step"),
     ("step", "sweep --step"),
 )
 """The way of a sample, and what measures each stage."""

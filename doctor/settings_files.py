@@ -101,10 +101,25 @@ def read_files(named: str | None, in_a_container: Callable[[], bool], warn: Call
             if name == OWN or b"dl-doctor" in content_of(path):
                 warn(f"{path} is ignored: {doubt}. Name it with --config, if it is to count.")
             continue
+        if name == PROJECT and b"dl-doctor" not in content_of(path):
+            continue  # whatever it says, and however it is written
         table = own_table(path)
         if table is not None:
             yield understood(path, table)
             return
+
+
+def exit_codes_in(named: str | None) -> str | None:
+    """What the job's file says of `exit-codes`, where the run has failed before all of it was understood."""
+    here = working_directory()
+    for path in (named,) if named else (os.path.join(here, OWN), os.path.join(here, PROJECT)):  # noqa: PTH118
+        try:
+            said = (own_table(path) or {}).get("exit-codes") if named or not distrust(path) else None
+        except (BadSettings, OSError):
+            continue
+        if isinstance(said, str):
+            return said
+    return None
 
 
 def working_directory() -> str:
@@ -189,7 +204,7 @@ def expectations(table: Any) -> Expectations:
 
 def acceptance(entry: Any) -> Accepted:
     table = renamed(entry, "accept", Accepted)
-    if not table.get("reason"):
+    if not isinstance(table.get("reason"), str) or not table["reason"].strip():
         raise BadSettings(f'accept: {table.get("id", "an entry")} needs a reason: write reason = "..."')
     if "until" in table:
         table["until"] = day(table["until"])
@@ -200,9 +215,11 @@ def acceptance(entry: Any) -> Accepted:
 def day(value: Any) -> str:
     """A date as TOML has it, or in quotes."""
     try:
-        return date.fromisoformat(str(value)).isoformat()
+        if date.fromisoformat(str(value)).isoformat() != str(value):
+            raise ValueError
     except ValueError:
         raise BadSettings(f"accept: until: {value!r} is no date; write it like 2027-01-31") from None
+    return str(value)
 
 
 def listed(value: Any, place: str) -> list[Any]:

@@ -63,9 +63,14 @@ NOT_OF_THE_JOB = re.compile(r"site-packages|dist-packages|/lib/python3|/dl_docto
 
 def place_in(trace: str) -> str | None:
     """`/job/train.py:30`, the innermost line of a traceback that is of the job's own code; else the innermost one."""
-    frames = [(match[1], match[2]) for match in FRAME.finditer(trace)]
-    own = [frame for frame in frames if not NOT_OF_THE_JOB.search(frame[0])]
-    return ":".join((own or frames)[-1]) if frames else None
+    places = [f"{match[1]}:{match[2]}" for match in FRAME.finditer(trace)]
+    return own_place_in(trace) or (places[-1] if places else None)
+
+
+def own_place_in(trace: str) -> str | None:
+    """The same, and None where no line is of the job's own code."""
+    own = [f"{match[1]}:{match[2]}" for match in FRAME.finditer(trace) if not NOT_OF_THE_JOB.search(match[1])]
+    return own[-1] if own else None
 
 
 LONGEST, KEPT_AT_THE_END = 400, 150

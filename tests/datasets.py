@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    TensorDataset,
+    get_worker_info,
+)
 
 LENGTH = 64
 MODULES_OWN = random.Random(0)
@@ -211,6 +219,21 @@ def by_name() -> DataLoader:
     return DataLoader(ByName(), batch_size=4, num_workers=2, sampler=list("abcdefgh"))
 
 
+class Endless(Dataset):
+    """Without a length: its loader's sampler knows which samples there are."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((3, 8, 8), float(index))
+
+
+def no_length() -> DataLoader:
+    return DataLoader(Endless(), batch_sampler=BatchSampler(SequentialSampler(range(50)), 4, False), num_workers=2)
+
+
+def no_length_by_sampler() -> DataLoader:
+    return DataLoader(Endless(), sampler=SequentialSampler(range(50)), batch_size=4, num_workers=2)
+
+
 def numpy_rng() -> DataLoader:
     return draws(lambda rng: rng.random(), np.random.default_rng(0))
 
@@ -329,6 +352,17 @@ def items_of_the_last() -> DataLoader:
 
 def shared_out() -> DataLoader:
     return iterable(Lines(1000, share=True))
+
+
+class Shuffled(IterableDataset):
+    """All items in each worker, in an order of its own."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(300).tolist())
+
+
+def shuffled_in_each() -> DataLoader:
+    return iterable(Shuffled())
 
 
 def constant() -> DataLoader:

@@ -2,7 +2,7 @@ from dl_doctor.contract import Check
 from dl_doctor.facts import Batches, LoaderPlan
 from dl_doctor.facts.trouble import PATIENCE_S, Trouble
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
-from dl_doctor.text import place_in
+from dl_doctor.text import own_place_in, place_in
 from dl_doctor.units import binary_size, count, plain
 
 
@@ -89,7 +89,7 @@ def told(batches: Batches) -> str:
 
 
 def unlike(trouble: Trouble) -> Finding:
-    misfit = trouble.misfit
+    misfit, place = trouble.misfit, own_place_in(trouble.trace)
     if misfit is None:
         summary = f"A batch of the samples {', '.join(trouble.indices)}, ... cannot be made: {trouble.error}"
     else:
@@ -99,10 +99,32 @@ def unlike(trouble: Trouble) -> Finding:
         level="fail",
         subject=misfit.path if misfit else "collate_fn",
         summary=summary,
-        why=f"The epoch ends at the first batch that meets such samples: {trouble.error.splitlines()[0]}",
-        fixes=(
-            Fix("Make them alike in the dataset: crop, resize or pad"),
-            Fix("Or give a function that does", ("DataLoader(..., collate_fn=pad_to_the_largest)",)),
+        why="The epoch ends at the first batch that meets such samples."
+        + (f" {trouble.error.splitlines()[0]}" if misfit else "")
+        + (f" It was raised at {place}." if place else ""),
+        fixes=remedies(trouble),
+    )
+
+
+def remedies(trouble: Trouble) -> tuple[Fix, ...]:
+    """By what is wrong: kinds that no batch can be made of, sizes that differ, or a function of the job's own."""
+    kinds = (trouble.misfit.first[1], trouble.misfit.second[1]) if trouble.misfit else ()
+    if "NoneType" in (*kinds, *trouble.error.split()) or "NoneType" in trouble.error:
+        return (
+            Fix("Put something in the place of None that stacks, such as -1 or an empty tensor, or leave the key out of all"),
+        )
+    if "requires grad" in trouble.error:
+        return (Fix("Detach it in the dataset: gradients do not travel between processes", ("return image.detach()",)),)
+    if trouble.misfit is None:
+        return (Fix("Call it alone to see all of it", ("collate_fn([dataset[0], dataset[1]])",)),)
+    return (
+        Fix("Make them alike in the dataset: crop, resize or pad"),
+        Fix(
+            "Or pad where the batch is made",
+            (
+                "def pad(samples): return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)",
+                "DataLoader(..., collate_fn=pad)",
+            ),
         ),
     )
 

@@ -90,7 +90,7 @@ def wants_arguments(loader: Loader) -> Finding:
 def broken(loader: Loader) -> Finding:
     ended = loader.ended
     lines = [line.strip() for line in ended.output_tail.strip().splitlines()]
-    printed = [line for line in lines if not line.startswith("File ")]
+    printed = [line for line in lines if line.isprintable() and not line.startswith("File ")]
     last = f" The last that was printed: {printed[-1]}" if printed and ended.how in ("exited", "killed") else ""
     how = {"raised": "was raised", "exited": "exits"}.get(ended.how)
     place = place_in(ended.output_tail)

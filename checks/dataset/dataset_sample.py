@@ -60,7 +60,7 @@ def dataset_sample(samples: DatasetSamples, loader: Loader, batches: Batches | U
     if samples.late or ended.how == "unstartable":
         return Verdict.unknown(what_happened(samples, loader))
     if ended.how != "answered":
-        return Verdict(what_happened(samples, loader), [died(ended)])
+        return Verdict(what_happened(samples, loader), [died(ended, loader)])
     if not samples.readings:
         return nothing_given(loader)
     return Verdict(told(samples), uneven(samples))
@@ -191,14 +191,15 @@ def stuck(ended: Ended) -> Finding:
     )
 
 
-def died(ended: Ended) -> Finding:
+def died(ended: Ended, loader: Loader) -> Finding:
     """Where nothing handed an exception on: it was raised before a sample was read, or the process ended."""
     memory = " SIGKILL is what the kernel sends where memory runs out." if ended.signal == "SIGKILL" else ""
     place = place_in(ended.output_tail)
     if ended.how == "raised":
-        what = "worker_init_fn" if ended.step == "become a worker" else "A process that reads samples"
+        init = ended.step == "become a worker" and loader.arguments is not None and loader.arguments.worker_init_fn is not None
+        what = "worker_init_fn" if init else "A process that reads samples"
         where = f" It was raised at {place}." if place else ""
-        said = f"raises {ended.error}" if ended.step == "become a worker" else ended.in_words
+        said = f"raises {ended.error}" if init else ended.in_words
         return Finding(
             level="fail",
             subject=ended.step or "dataset",

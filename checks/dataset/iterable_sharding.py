@@ -11,18 +11,18 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     """Workers of an iterable dataset share it out
 
     ## What it checks
-    The first 16 to 64 items of two workers, each with the `get_worker_info()` that torch gives it, and the number of shards
-    where the dataset says it.
+    Up to 2,000 items of each of two workers, as many as come in 4 s, each with the `get_worker_info()` that torch gives it, and
+    the number of shards where the dataset says it.
 
     ## Why it matters
     Every worker iterates a copy of the dataset. One that does not look at `get_worker_info()` gives all items in each: with 8
     workers an epoch is 8 times as long, and has every sample 8 times.
 
     ## How it decides
-    The same items in the same order warn, and so do fewer shards than workers, where some workers get nothing; where a dataset
-    does not say its shards, a worker that gets no item is a note. Items that are
-    all alike prove nothing. What is shuffled at random in each worker, and what never ends, is not judged: to give every worker
-    everything may be meant.
+    The same items in the same order warn, and in whatever order where there are no more; so do fewer shards than workers, where
+    some workers get nothing. Where a dataset does not say its shards, a worker that gets no item is a note. Items that are all
+    alike prove nothing, and are skipped. Some items of a larger dataset that both give are a note: each may draw at random from
+    everything, and that may be meant.
 
     For example, a dataset that yields the lines of a file, in every worker all of them, warns.
 
@@ -30,7 +30,7 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     Take every n-th item: `itertools.islice(lines, info.id, None, info.num_workers)`; or one file for each worker.
 
     ## Known limits
-    Two workers whose items overlap later, or in another order, are not noticed.
+    Of a dataset with more than 2,000 items, or slow ones, that each worker gives in an order of its own, a note is all there is.
 
     ## References
     huggingface/datasets#3423, pytorch/pytorch#30599, vahidk/tfrecord#78, espnet/espnet#2081
@@ -47,14 +47,60 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     one, other = draws.workers
     if not one.first or not other.first:
         return Verdict("of two workers not both get an item", shards or [idle(one, other, plan)])
-    proven = len(one.first) >= LEAST or one.exhausted
-    alike = proven and one.first == other.first and (len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1))
-    seen = f"of two workers, the first {len(one.first)} and {len(other.first)} items were compared"
-    if not alike:
-        return Verdict(seen, shards)
+    seen = f"of two workers, the first {one.taken or len(one.first)} and {other.taken or len(other.first)} items were compared"
+    if len({*one.first, *other.first}) == 1 and not one.exhausted:
+        return Verdict.skip("all items are alike: whether workers share them out cannot be seen")
+    if some_twice(draws) and (plan.num_workers is None or plan.num_workers > 1):
+        return Verdict(seen, [*shards, overlap(draws)])
+    if not (in_order(one, other) or in_another_order(draws)):
+        return Verdict(seen, [*shards, *common(draws)])
     if plan.num_workers is not None and plan.num_workers < 2:
         return Verdict(f"{seen}: they are the same, and with fewer than two workers that makes no difference")
-    return Verdict(seen, [*shards, the_same(len(one.first), plan, draws)])
+    return Verdict(seen, [*shards, the_same(one.taken or len(one.first), plan, draws)])
+
+
+def in_order(one: Draws, other: Draws) -> bool:
+    proven = len(one.first) >= LEAST or one.exhausted
+    return proven and one.first == other.first and (len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1))
+
+
+def in_another_order(draws: WorkerDraws) -> bool:
+    """Whether both gave all that there is; shuffled in each, for example."""
+    one, other = draws.workers
+    return one.exhausted and other.exhausted and one.taken == other.taken == draws.in_both and len(set(one.first)) > 1
+
+
+def some_twice(draws: WorkerDraws) -> bool:
+    """Whether, of all that there is, both gave some of the same, and these are not alike by chance: no worker has any twice."""
+    ended = all(worker.exhausted and worker.taken == worker.distinct for worker in draws.workers)
+    return ended and draws.in_both > 0 and not in_another_order(draws)
+
+
+def overlap(draws: WorkerDraws) -> Finding:
+    one, other = draws.workers
+    return Finding(
+        level="warn",
+        subject="dataset.__iter__",
+        summary=f"Two workers give {draws.in_both} of the same items, of {one.taken} and {other.taken}: these come twice",
+        why="Their shares overlap. The beginning or the end of a share is wrong.",
+        fixes=(
+            Fix("Share items out by their numbers", ("yield from itertools.islice(items, info.id, None, info.num_workers)",)),
+        ),
+    )
+
+
+def common(draws: WorkerDraws) -> list[Finding]:
+    if not draws.in_both:
+        return []
+    most = max(worker.taken for worker in draws.workers)
+    return [
+        Finding(
+            level="note",
+            subject="dataset.__iter__",
+            summary=f"Two workers gave {draws.in_both} of the same items among {most}, in another order",
+            why="Where each worker draws at random from everything, an epoch holds some samples several times and others never.",
+        )
+    ]
 
 
 def the_same(items: int, plan: LoaderPlan, draws: WorkerDraws) -> Finding:
@@ -64,7 +110,7 @@ def the_same(items: int, plan: LoaderPlan, draws: WorkerDraws) -> Finding:
     return Finding(
         level="warn",
         subject="dataset.__iter__",
-        summary=f"Two workers give the same {items} items first: every sample comes {times}",
+        summary=f"Two workers give the same {items} items: every sample comes {times}",
         why=f"Each worker iterates a copy of the dataset, and it does not share itself out.{cause}",
         fixes=(
             Fix(

@@ -63,7 +63,7 @@ def shm_usable(use: SharedMemoryUse, shm: SharedMemory | Unavailable, plan: Load
     if use.ended.how != "answered":
         return Verdict(f"trying it {use.ended.in_words}", [died(use, plan)])
     if refused:
-        return Verdict("; ".join(refusal.in_words for refusal in refused), [no(refused, plan)])
+        return Verdict("; ".join(refusal.in_words for refusal in refused), [no(refused, use.tried_bytes, plan)])
     seen = f"a segment of {binary_size(use.tried_bytes)} and a lock of multiprocessing were made, used and removed"
     return Verdict(seen, on_a_disk(shm))
 
@@ -72,13 +72,15 @@ def needed(plan: LoaderPlan) -> bool:
     return plan.num_workers != 0 or plan.ranks > 1
 
 
-def no(refused: list[Refusal], plan: LoaderPlan) -> Finding:
+def no(refused: list[Refusal], tried_bytes: int, plan: LoaderPlan) -> Finding:
     first = refused[0]
     what = "Neither shared memory nor a lock" if len(refused) > 1 else f"No {'lock' if 'lock' in first.step else 'shared memory'}"
     return Finding(
         level="fail" if needed(plan) else "note",
         subject=PATH,
-        summary=f"{what} can be made here: {first.error} ({first.code})",
+        summary=f"{what} can be made here: {first.error} ({first.code})"
+        if first.code != "ENOSPC" or "lock" in first.step
+        else f"Not even a segment of {binary_size(tried_bytes)} can be made here: {first.error} (ENOSPC)",
         why=f"It was refused at: {first.step}. {CAUSES.get(first.code, '')} A DataLoader with workers ends there.",
         fixes=remedies(first.code),
         explained_by="fd-limit" if first.code == "EMFILE" else None if first.code in ("EACCES", "EPERM") else "shm-size",

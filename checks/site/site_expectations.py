@@ -35,6 +35,8 @@ def site_expectations(expectation: Expectation, nvml: Nvml | Unavailable, data_p
     ## References
     README: Settings files
     """
+    if expectation.gpu_model is None and expectation.driver is None and not expectation.free_bytes:
+        return Verdict.skip("[expect] says only how many GPUs there are: see gpu-visible")
     findings = [*of_gpus(expectation, nvml), *of_room(expectation, data_paths)]
     unseen = next(iter([*unseen_gpus(expectation, nvml), *unseen_paths(expectation, data_paths)]), None)
     if unseen and not findings:

@@ -1,6 +1,8 @@
+from itertools import pairwise
+
 from dl_doctor.contract import Check
-from dl_doctor.facts import Batches, DatasetSamples, SmokeLoad
-from dl_doctor.facts.smoke_load import WorkerState
+from dl_doctor.facts import Batches, DatasetSamples, Loader, SmokeLoad
+from dl_doctor.facts.smoke_load import PATIENCE_S, WorkerState
 from dl_doctor.model import Ended, Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.text import place_in
 from dl_doctor.units import count, plain
@@ -8,7 +10,11 @@ from dl_doctor.units import count, plain
 FEWER = Fix("Try it with fewer workers", ("dl-doctor check --num-workers=1 ...",))
 
 
-def smoke_load(load: SmokeLoad, samples: DatasetSamples | Unavailable, batches: Batches | Unavailable) -> Verdict:
+CLOSE = 0.8
+"""Of the loader's timeout, from when on the longest wait is told. Proposal."""
+
+
+def smoke_load(load: SmokeLoad, loader: Loader, samples: DatasetSamples | Unavailable, batches: Batches | Unavailable) -> Verdict:
     """A real DataLoader delivers batches
 
     ## What it checks
@@ -21,7 +27,8 @@ def smoke_load(load: SmokeLoad, samples: DatasetSamples | Unavailable, batches: 
 
     ## How it decides
     An exception, a worker that dies, and a batch that is lost in a worker's thread fail. No batch in time, and nothing that says
-    why, is an error. It is tried only where it takes at most a quarter of the memory that is left and finds the shared memory
+    why, is an error. A loader with a `timeout` fails where one batch is waited for longer than that, and warns from 80 % on. It
+    is tried only where it takes at most a quarter of the memory that is left and finds the shared memory
     that it needs; otherwise what it would take is a warning.
 
     For example, a worker that reads a damaged file raises in its third batch, and the traceback's last line names the file.
@@ -52,6 +59,9 @@ def smoke_load(load: SmokeLoad, samples: DatasetSamples | Unavailable, batches: 
     if load.raised:
         cause = told_by(load.raised, samples, batches)
         return Verdict.skip(f"{came}, then what {cause} tells was raised: see there") if cause else Verdict(came, [raised(load)])
+    timed_out = beyond_its_timeout(load, loader)
+    if timed_out:
+        return Verdict(came, timed_out)
     if load.late:
         return Verdict.unknown(f"{came} came in time; {'; '.join(map(doing, load.processes)) or 'no worker was started'}")
     if not load.came_s:
@@ -59,6 +69,27 @@ def smoke_load(load: SmokeLoad, samples: DatasetSamples | Unavailable, batches: 
     pace = load.seconds_per_batch
     then = "" if pace is None else f", then one each {plain(pace)} s"
     return Verdict(f"{came}, the first after {plain(load.came_s[0])} s{then}")
+
+
+def beyond_its_timeout(load: SmokeLoad, loader: Loader) -> list[Finding]:
+    """It was tried without the loader's timeout, and the batches took longer than that."""
+    timeout_s = loader.arguments.timeout_s if loader.arguments else 0
+    waits = [after - before for before, after in pairwise((0.0, *load.came_s, *((PATIENCE_S,) if load.late else ())))]
+    if not timeout_s or not load.workers or not waits or max(waits) < CLOSE * timeout_s:
+        return []
+    ends = max(waits) > timeout_s
+    return [
+        Finding(
+            level="fail" if ends else "warn",
+            subject="timeout",
+            summary=f"A batch is waited for {plain(max(waits))} s, and the loader gives up after {plain(timeout_s)} s",
+            measured=Quantity(round(max(waits), 2), "s", "the longest wait for a batch"),
+            expected=Quantity(timeout_s, "s", "the loader's timeout"),
+            relation="at_most",
+            why=f'The epoch {"ends" if ends else "may end"} in "DataLoader timed out after {plain(timeout_s)} seconds".',
+            fixes=(Fix("Give it more time", (f"DataLoader(..., timeout={max(60, round(4 * max(waits)))})",)),),
+        )
+    ]
 
 
 def told_by(raised: str, samples: DatasetSamples | Unavailable, batches: Batches | Unavailable) -> str | None:

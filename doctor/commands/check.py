@@ -7,7 +7,7 @@ import click
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
-from dl_doctor.commands.configuration import config_options, expected_and_accepted
+from dl_doctor.commands.configuration import config_options, expected_and_accepted, warn_of_unknown_ids
 from dl_doctor.commands.options import (
     Seconds,
     Size,
@@ -106,6 +106,7 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
         saved = load_report(facts) if facts else None
     except BadReport as error:
         raise click.UsageError(str(error)) from None
+    warn_of_unknown_ids(context, catalogue.checks)
     settings = settings_of({**given, **expected_and_accepted(context, saved)}, catalogue)
     with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
         return examine(catalogue, settings, System(root or "/"), saved, watcher=watcher, also=also)

@@ -5,7 +5,7 @@ The command line comes first, then variables such as DL_DOCTOR_BATCH_SIZE, then 
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -78,6 +78,15 @@ def expected_and_accepted(context: click.Context, saved: Report | None) -> dict[
     return merged(context.meta.get(FILES, ()), hostname, variables.get("SLURM_JOB_PARTITION"))
 
 
+def warn_of_unknown_ids(context: click.Context, ids: Iterable[str]) -> None:
+    """What is accepted and is no check of this version, or of a plugin that is here, is a slip more often than not."""
+    known = set(ids)
+    for file in context.meta.get(FILES, ()):
+        for accepted in file.accept:
+            if accepted.id not in known:
+                output.warn(f"{file.path}: accept: {unknown(accepted.id, known)} It accepts nothing.")
+
+
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """By their long names, without dashes."""
     return {parameter.opts[-1].lstrip("-"): parameter for parameter in command.params if isinstance(parameter, click.Option)}
@@ -96,6 +105,8 @@ def value_for(option: click.Option, value: Any, context: click.Context, file: Se
     if not all(isinstance(one, str | int | float) and isinstance(one, bool) == option.is_flag for one in values):
         wanted = "true or false" if option.is_flag else "a list" if option.multiple else "one value"
         raise BadSettings(f"{file.path}: {name} takes {wanted}, not {value!r}")
+    if isinstance(value, float) and isinstance(option.type, click.types.IntParamType):
+        raise BadSettings(f"{file.path}: {name} is a whole number, not {value!r}")
     default = values if option.multiple else value
     try:
         option.type_cast_value(context, default)

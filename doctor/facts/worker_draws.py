@@ -1,5 +1,6 @@
 """What two workers draw from the user's dataset: whether their random numbers and their shares differ."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -8,6 +9,9 @@ from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.readable_dataset import ReadableDataset
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
+
+SHOWN = 64
+"""Digests that are kept."""
 
 DEADLINE_S = 30.0
 """One sample is drawn twice, however long that takes."""
@@ -27,10 +31,16 @@ class Draws(msgspec.Struct, frozen=True, kw_only=True):
 
     ended: Ended
     first: tuple[str, ...] = ()
-    """Of samples of one to three indices, as many as there is time for; of an iterable dataset the first 16 to 64 items."""
+    """Of samples of one to three indices, as many as there is time for; of an iterable dataset the first items, up to 64."""
 
     second: tuple[str, ...] = ()
     """Of the same indices, drawn again in the same worker."""
+
+    taken: int = 0
+    """Items of an iterable dataset that were compared: up to 2,000, or all that came in 4 s."""
+
+    distinct: int = 0
+    """Of these, how many are unlike all others of the same worker."""
 
     exhausted: bool = False
     """Whether an iterable dataset had no more."""
@@ -41,6 +51,9 @@ class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: tuple[Draws, Draws]
     generators: tuple[Generator, ...] = ()
+    in_both: int = 0
+    """Items of an iterable dataset that both gave, in whatever order."""
+
     shards: int | None = None
     """Parts that the dataset says it can be split into (Hugging Face's num_shards, n_shards)."""
 
@@ -54,10 +67,12 @@ async def collect(probes: Probes, loader: Loader, dataset: ReadableDataset) -> W
     arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": dataset.num_workers or 0} for worker in (0, 1)]
     probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")
     told: list[dict[str, Any]] = [one.answer or {} for one in probed]
-    both = min(len(answer.get("second", ())) for answer in told)  # one may have been slower
-    for answer in told:
-        if loader.kind == "map":
-            answer.update({name: answer.get(name, ())[:both] for name in ("first", "second")})
+    if loader.kind == "map":
+        both = min(len(answer.get("second", ())) for answer in told)  # one may have been slower
+        told = [{**answer, **{name: answer.get(name, ())[:both] for name in ("first", "second")}} for answer in told]
+    one, other = (Counter(answer.get("first", ())) for answer in told)
+    numbers = [{"taken": count.total(), "distinct": len(count)} for count in (one, other)]
+    told = [{**answer, "first": answer.get("first", ())[:SHOWN], **some} for answer, some in zip(told, numbers, strict=True)]
     draws = [{"ended": one.ended, **answer} for one, answer in zip(probed, told, strict=True)]
     shared = {name: told[0].get(name) for name in ("generators", "shards") if told[0].get(name) is not None}
-    return msgspec.convert({"workers": draws, **shared}, WorkerDraws)
+    return msgspec.convert({"workers": draws, "in_both": (one & other).total(), **shared}, WorkerDraws)

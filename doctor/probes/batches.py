@@ -6,6 +6,10 @@ import random
 from .patience import TookTooLong, patience, trouble
 
 BATCHES = 8
+
+FEW = 16
+"""Of a loader with no more batches than that all are made, while there is time."""
+
 BUDGET_S = 6.0
 """Once two batches are made and this is over, no more are begun."""
 
@@ -180,7 +184,7 @@ def chosen(batch_sampler, clock_s):
         seen.append(list(indices))
         if clock_s() > end:
             break
-    if len(seen) <= BATCHES:
+    if len(seen) <= FEW:
         return seen
     largest = max(range(len(seen)), key=lambda number: len(seen[number]))
     spread = [number * (len(seen) - 1) // (BATCHES - 1) for number in range(BATCHES)]

@@ -28,16 +28,16 @@ def read_some(arguments, step, loaded):
     before = open_files()
     for index, read in readers(loaded, arguments["samples"], step):
         step(("take item %s of the iterator" if loaded.iterable else "read sample %s") % (index,))
-        begin = loaded.clock_s()
         try:
             with patience(arguments["patience_s"]):
+                begin = loaded.clock_s()
                 sample = read()
+                now = loaded.clock_s()
         except StopIteration:
             break
         except (Exception, TookTooLong) as error:  # noqa: BLE001 (it is the answer)
             told["trouble"] = trouble("read", [index], error)
             break
-        now = loaded.clock_s()
         after = open_files()
         readings.append({"index": str(index), "took_s": now - begin, "opened": bool(after - before)})
         before = after

@@ -10,11 +10,15 @@ LOOKED_AT = 10_000
 
 
 def some_indices(loaded, most, step):
-    """What the dataset is asked for: numbers, or whatever the loader's sampler gives."""
+    """What the dataset is asked for: numbers, or whatever the loader's sampler gives. The ends are among them: a length is
+    easily one too much.
+    """
     draw, loader = random.Random(SEED), loaded.loader
     if loader is None or takes_all(loader):
         length = len(loaded.dataset)
-        return draw.sample(range(length), min(most, length))
+        ends = sorted({0, length - 1})[:most] if length else []
+        others = range(1, max(length - 1, 1))
+        return ends + draw.sample(others, min(most - len(ends), len(others)))
     step("iterate the sampler")
     batched = loader.batch_sampler is not None
     indices = []  # type: list[object]
@@ -26,7 +30,8 @@ def some_indices(loaded, most, step):
 
 
 def takes_all(loader):
-    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1."""
-    return type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler") and (
-        loader.batch_sampler is None or type(loader.batch_sampler).__name__ == "BatchSampler"
-    )
+    """Whether the loader's sampler is one of torch's that give 0 to len(dataset) - 1; it may be made of something else."""
+    plain = type(loader.sampler).__name__ in ("RandomSampler", "SequentialSampler")
+    batches = loader.batch_sampler
+    used = batches is None or (type(batches).__name__ == "BatchSampler" and batches.sampler is loader.sampler)
+    return plain and used and loader.sampler.data_source is loader.dataset

@@ -8,7 +8,7 @@ import sys
 from .indices import some_indices
 
 INDICES = 3
-ITEMS = 64
+ITEMS = 2_000
 BUDGET_S = 4.0
 """Once this is over, no further sample is drawn. Of an iterable dataset 16 items are taken all the same."""
 

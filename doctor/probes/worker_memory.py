@@ -91,11 +91,11 @@ class Feed:
         if self._iterable:
             self.changes = {} if loader is not None and loader.batch_size is None else {"batch_size": self._size}
             return
-        if loader is not None and (loader.batch_sampler is None or type(loader.batch_sampler) is not data.BatchSampler):
-            self._own = iter(
-                loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-            )  # what it gives is known to the dataset alone
-        elif loader is None or type(loader.sampler) in samplers:
+        batches = loader and loader.batch_sampler
+        of_torch = type(batches) is data.BatchSampler and batches.sampler is loader.sampler
+        if loader is not None and not of_torch:
+            self._own = iter(loader.sampler if batches is None else batches)  # what it gives is known to the dataset alone
+        elif loader is None or (type(loader.sampler) in samplers and of_this(loader)):
             self._keys = range(len(loaded.dataset))
         else:
             self._keys = list(itertools.islice(iter(loader.sampler), samples))
@@ -149,6 +149,11 @@ class Feed:
             if time.monotonic() > self._end_s:
                 break
         time.sleep(0.05)  # it makes one more, and waits
+
+
+def of_this(loader):
+    """Whether the sampler numbers the loader's dataset; torch's take anything with a length."""
+    return getattr(loader.sampler, "data_source", getattr(loader.sampler, "dataset", None)) is loader.dataset
 
 
 def pages(pid):

@@ -86,4 +86,6 @@ def verdict(comparison: Comparison) -> str:
     if comparison.same:
         return "Nothing differs but times (exit 0)"
     numbers = [(len(comparison.results), "check"), (len(comparison.settings), "setting"), (len(comparison.facts), "other fact")]
-    return f"{', '.join(count(number, noun) for number, noun in numbers if number)} differ (exit 1)"
+    told = [count(number, noun) for number, noun in numbers if number]
+    one = sum(number for number, _ in numbers) == 1
+    return f"{', '.join(told)} {'differs' if one else 'differ'} (exit 1)"

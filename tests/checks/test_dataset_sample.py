@@ -9,7 +9,7 @@ from dl_doctor.facts import DatasetSamples, Loader
 from dl_doctor.facts.dataset_samples import Reading
 from dl_doctor.model import Ended, Verdict
 from dl_doctor.units import GIB
-from tests.facts import ANSWERED, UNKNOWN, batches, loader, trouble
+from tests.facts import ANSWERED, UNKNOWN, batches, loader, loader_arguments, trouble
 
 ITERABLE = loader(kind="iterable", length=None)
 
@@ -100,7 +100,8 @@ def test_what_waits_is_told_with_its_line() -> None:
 )
 def test_how_the_process_ended_is_told(ended: dict[str, Any], summary: str, why: str) -> None:
     trace = '  File "/job/data.py", line 30, in seed\nno licence\n'
-    (finding,) = judged(ended=Ended(**ended, output_tail=trace), readings=()).findings
+    made = loader(loader_arguments(worker_init_fn="train.seed"))
+    (finding,) = judged(made=made, ended=Ended(**ended, output_tail=trace), readings=()).findings
 
     assert summary in finding.summary
     assert why in finding.why

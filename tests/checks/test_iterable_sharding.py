@@ -1,5 +1,6 @@
 """Everything in each worker warns; what is shared out, random or made up does not. Real workers' items."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ ITEMS = tuple(map(str, range(64)))
         ("all_in_each", "warn", "dataset.__iter__"),
         ("all_of_few", "warn", "dataset.__iter__"),  # and there are no more
         ("shared_out", "pass", None),
-        ("constant", "pass", None),
+        ("shuffled_in_each", "warn", "dataset.__iter__"),  # by the seed of each
+        ("constant", "skip", None),
         ("noise", "pass", None),
         ("one_worker", "pass", None),
         ("two_shards", "warn", "dataset.num_shards"),
@@ -36,7 +38,7 @@ def test_real_items(torch_python: str, name: str, status: str, subject: str | No
 
 
 def items(*first: str, exhausted: bool = False) -> Draws:
-    return Draws(ended=ANSWERED, first=first, exhausted=exhausted)
+    return Draws(ended=ANSWERED, first=first, exhausted=exhausted, taken=len(first), distinct=len(set(first)))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,12 @@ def items(*first: str, exhausted: bool = False) -> Draws:
         (items(*ITEMS), items(*ITEMS), {"num_workers": 4}, "warn"),
         (items(*ITEMS), items(*ITEMS), {}, "warn"),
         (items(*ITEMS), items(*ITEMS), {"num_workers": 1}, "pass"),
-        (items(*ITEMS), items(*ITEMS[::-1]), {"num_workers": 4}, "pass"),  # shuffled in each: it may be meant
+        (items(*ITEMS), items(*ITEMS[::-1]), {"num_workers": 4}, "pass"),  # shuffled in each, and there are more: noted
+        (items(*ITEMS, exhausted=True), items(*ITEMS[::-1], exhausted=True), {"num_workers": 4}, "warn"),
+        (items(*ITEMS, exhausted=True), items(*ITEMS[1:], exhausted=True), {"num_workers": 4}, "warn"),  # shares that overlap
+        (items(*ITEMS, exhausted=True), items(*ITEMS[1:], exhausted=True), {"num_workers": 1}, "pass"),
+        (items(*"aabbcc", exhausted=True), items(*"abddee", exhausted=True), {"num_workers": 4}, "pass"),  # labels
+        (items(*"x" * 64), items(*"x" * 64), {"num_workers": 4}, "skip"),
         (items(*ITEMS[:15]), items(*ITEMS[:15]), {"num_workers": 4}, "pass"),  # too few to say, and there are more
         (items(*ITEMS[:15], exhausted=True), items(*ITEMS[:15], exhausted=True), {"num_workers": 4}, "warn"),
         (items(exhausted=True), items(exhausted=True), {"num_workers": 4}, "pass"),  # others may have them: noted
@@ -53,10 +60,9 @@ def items(*first: str, exhausted: bool = False) -> Draws:
     ],
 )
 def test_what_is_made_of_items(one: Draws, other: Draws, plan: dict[str, Any], status: str) -> None:
-    assert (
-        CHECK.judge(WorkerDraws(workers=(one, other)), loader(kind="iterable"), loader_plan(**plan), dataset_samples()).status
-        == status
-    )
+    draws = WorkerDraws(workers=(one, other), in_both=(Counter(one.first) & Counter(other.first)).total())
+
+    assert CHECK.judge(draws, loader(kind="iterable"), loader_plan(**plan), dataset_samples()).status == status
 
 
 @pytest.mark.parametrize(("shards", "workers", "levels"), [(4, 4, []), (3, 4, ["warn"]), (3, 0, []), (None, 4, [])])

@@ -8,7 +8,20 @@ from dl_doctor.checks.workers.smoke_load import CHECK
 from dl_doctor.facts.smoke_load import too_much
 from dl_doctor.model import Ended
 from dl_doctor.units import GIB, MIB
-from tests.facts import UNKNOWN, batches, dataset_samples, loader_plan, shared_memory, smoke_load, trouble, worker_memory
+from tests.facts import (
+    UNKNOWN,
+    batches,
+    dataset_samples,
+    loader,
+    loader_arguments,
+    loader_plan,
+    shared_memory,
+    smoke_load,
+    trouble,
+    worker_memory,
+)
+
+LOADER = loader()
 
 FEEDER = """Traceback (most recent call last):
   File "/usr/lib/python3.11/multiprocessing/queues.py", line 244, in _feed
@@ -28,7 +41,7 @@ RuntimeError: unable to write to file </torch_7_1_0>: No space left on device (2
     ],
 )
 def test_a_lost_batch_is_told_with_its_cause(printed: str, error: str, command: str) -> None:
-    verdict = CHECK.judge(smoke_load(late="feeder", printed=printed), UNKNOWN, UNKNOWN)
+    verdict = CHECK.judge(smoke_load(late="feeder", printed=printed), LOADER, UNKNOWN, UNKNOWN)
     (finding,) = verdict.findings
 
     assert verdict.status == "fail"
@@ -57,18 +70,20 @@ def test_what_takes_too_much_is_not_tried(plan: dict[str, object], allowed: int,
 
 
 def test_what_was_not_tried_is_no_pass() -> None:
-    verdict = CHECK.judge(smoke_load(ended=None, refused="it would need 432 MiB", short_of_shared_memory=True), UNKNOWN, UNKNOWN)
+    verdict = CHECK.judge(
+        smoke_load(ended=None, refused="it would need 432 MiB", short_of_shared_memory=True), LOADER, UNKNOWN, UNKNOWN
+    )
 
     assert (verdict.status, verdict.findings[0].explained_by) == ("warn", "shm-size")
 
 
 @pytest.mark.parametrize("how", ["hung", "stuck", "raised", "unstartable"])
 def test_a_probe_that_did_not_come_back_is_an_error(how: str) -> None:
-    assert CHECK.judge(smoke_load(ended=Ended(how=how)), UNKNOWN, UNKNOWN).status == "error"  # type: ignore[arg-type]
+    assert CHECK.judge(smoke_load(ended=Ended(how=how)), LOADER, UNKNOWN, UNKNOWN).status == "error"  # type: ignore[arg-type]
 
 
 def test_the_main_process_died() -> None:
-    assert CHECK.judge(smoke_load(ended=Ended(how="killed", signal="SIGBUS")), UNKNOWN, UNKNOWN).status == "fail"
+    assert CHECK.judge(smoke_load(ended=Ended(how="killed", signal="SIGBUS")), LOADER, UNKNOWN, UNKNOWN).status == "fail"
 
 
 CAUGHT = """FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 0.
@@ -95,7 +110,7 @@ FileNotFoundError: /data/9.png
 def test_one_cause_is_told_once(sample: Any, batch: Any, status: str) -> None:
     load = smoke_load(raised=CAUGHT)
 
-    assert CHECK.judge(load, dataset_samples(trouble=sample), batches(trouble=batch)).status == status
+    assert CHECK.judge(load, LOADER, dataset_samples(trouble=sample), batches(trouble=batch)).status == status
 
 
 @pytest.mark.parametrize(
@@ -108,7 +123,28 @@ def test_one_cause_is_told_once(sample: Any, batch: Any, status: str) -> None:
     ],
 )
 def test_a_lack_of_descriptors_is_named(raised: str, printed: str, cause: str | None) -> None:
-    (finding,) = CHECK.judge(smoke_load(raised=raised, printed=printed), UNKNOWN, UNKNOWN).findings
+    (finding,) = CHECK.judge(smoke_load(raised=raised, printed=printed), LOADER, UNKNOWN, UNKNOWN).findings
 
     assert finding.explained_by == cause
     assert ("ran out of file descriptors" in finding.summary) is bool(cause)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "came_s", "fields", "status"),
+    [
+        (0.0, (20.0, 40.0), {}, "pass"),  # it waits for ever
+        (60.0, (1.0, 2.0), {}, "pass"),
+        (5.0, (8.0, 9.0), {}, "fail"),
+        (5.0, (1.0, 2.0, 8.0), {}, "fail"),
+        (5.0, (1.0, 5.5), {}, "warn"),
+        (5.0, (), {"late": "batches"}, "fail"),  # none came in 30 s
+        (60.0, (), {"late": "batches"}, "error"),
+        (5.0, (8.0, 9.0), {"workers": 0}, "pass"),  # without workers nobody looks at a clock
+    ],
+)
+def test_a_timeout_that_is_shorter_than_a_batch_takes(
+    timeout_s: float, came_s: tuple[float, ...], fields: dict[str, Any], status: str
+) -> None:
+    with_timeout = loader(loader_arguments(timeout_s=timeout_s))
+
+    assert CHECK.judge(smoke_load(*came_s, **fields), with_timeout, UNKNOWN, UNKNOWN).status == status

@@ -203,12 +203,16 @@ def test_from_a_script(printed: dict[str, str], name: str) -> None:
 
 def test_the_report_shows_itself(script: Any, tmp_path: Path) -> None:
     command, variables = script
-    (tmp_path / "script.py").write_text(HEAD + "report = dl_doctor.check(loader, select='dataset-loads')\nprint(report); report")
+    shows = "report = dl_doctor.check(loader, select='dataset-loads')\nprint(report)\nprint(repr(report._repr_html_()))"
+    (tmp_path / "script.py").write_text(HEAD + shows)
 
-    lines = run(command, tmp_path, **variables).stdout.splitlines()
+    *lines, page = run(command, tmp_path, **variables).stdout.splitlines()
 
     assert lines[0].startswith("dl-doctor")
     assert "1 passed" in lines[-1]
+    assert "<iframe sandbox " in page  # as a notebook shows it
+    assert "&lt;h1 id=&quot;verdict&quot;&gt;" in page
+    assert "<h1" not in page
 
 
 def test_the_script_itself_is_read(script: Any, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ OWN, PROJECT, SITE = "dl-doctor.toml", "pyproject.toml", "../etc.toml"
         ({OWN: "num-workers = 3"}, (), {}, 3),
         ({PROJECT: "[tool.dl-doctor]\nnum-workers = 3"}, (), {}, 3),
         ({PROJECT: "[tool.other]\nx = 1"}, (), {}, None),
+        ({PROJECT: "[tool.other]\nx = 1\n="}, (), {}, None),  # broken, and none of ours
         ({PROJECT: "[tool.dl-doctor]\nnum-workers = 3", OWN: "num-workers = 4"}, (), {}, 4),  # one file, not two
         ({OWN: "num-workers = 3"}, (), {"DL_DOCTOR_NUM_WORKERS": "5"}, 5),
         ({OWN: "num-workers = 3"}, ("--num-workers", "6"), {"DL_DOCTOR_NUM_WORKERS": "5"}, 6),
@@ -81,6 +82,9 @@ def test_every_kind_of_value(doctor: Any) -> None:
         ("facts = 'x.json'", "there is no 'facts'"),  # of one call only
         ("num-workers = 'many'", "num-workers: 'many' is not a valid integer"),
         ("num-workers = -1", "num-workers: -1 is not in the range"),
+        ("num-workers = 2.9", "num-workers is a whole number, not 2.9"),
+        ("[[accept]]\nid = 'shm-size'\nreason = '  '", "needs a reason"),
+        ("[[accept]]\nid = 'shm-size'\nreason = 'x'\nuntil = '20270131'", "write it like 2027-01-31"),
         ("num-workers = true", "num-workers takes one value, not True"),
         ("num-workers = [1, 2]", "num-workers takes one value, not [1, 2]"),
         ("no-plugins = 'yes'", "no-plugins takes true or false, not 'yes'"),
@@ -246,3 +250,28 @@ def test_a_snapshot_is_what_the_site_expects(doctor: Any, capfd: pytest.CaptureF
 
     assert (code, err, result["status"]) == (0, "", "pass"), result
     assert result["seen"].startswith("/: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "code"),
+    [
+        ('exit-codes = "prolog"\nfail_on = "warn"', (), 0),  # the file itself is wrong
+        ('exit-codes = "nagios"\nfail_on = "warn"', (), 3),
+        ('exit-codes = "prolog"', ("-s", "tempspace"), 0),
+        ('exit-codes = "prolog"', ("-s", "tempspace", "--exit-codes", "gate"), 2),
+        ('exit-codes = "prolog"', ("-s", "tempspace", "--no-config"), 2),
+        ('exit-codes = "porlog"', (), 2),
+    ],
+)
+def test_exit_codes_of_a_file_hold_for_our_own_troubles(doctor: Any, text: str, arguments: tuple[str, ...], code: int) -> None:
+    told, report, err = doctor({OWN: text}, *arguments)
+
+    assert (told, report) == (code, None)
+    assert err
+
+
+def test_what_is_accepted_and_no_check_is_told(doctor: Any) -> None:
+    code, _, err = doctor({OWN: "[[accept]]\nid = 'shm-siz'\nreason = 'known'"}, "-s", "cpu")
+
+    assert code == 0
+    assert "there is no 'shm-siz'. Did you mean 'shm-size'? It accepts nothing." in err

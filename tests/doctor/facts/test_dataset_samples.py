@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts import dataset_samples, readable_dataset, trouble
+from dl_doctor.facts import batches, dataset_samples, readable_dataset, trouble, worker_draws, worker_memory
 from dl_doctor.model import Ended, Unavailable
 from tests import facts
 from tests.examined import examined
@@ -104,3 +104,17 @@ def test_what_keeps_others_from_reading(fields: dict[str, Any], obstacle: str | 
 )
 def test_whether_the_job_would_hang_too(fields: dict[str, Any], settings: dict[str, Any], like_the_job: bool) -> None:
     assert facts.examination(facts.loader(**fields), **settings).like_the_job is like_the_job
+
+
+@pytest.mark.parametrize("name", ["no_length", "no_length_by_sampler"])
+@pytest.mark.parametrize("collect", [dataset_samples.collect, batches.collect, worker_memory.collect, worker_draws.collect])
+def test_who_reads_samples_asks_for_those_of_the_sampler(torch_python: str, name: str, collect: Any) -> None:
+    """The dataset's length is nobody's business where there is a sampler of its own."""
+    _, found = examined(torch_python, name, collect)
+
+    assert all(ended.how == "answered" for ended in ends_of(found)), found
+    assert getattr(found, "trouble", None) is None
+
+
+def ends_of(fact: Any) -> list[Ended]:
+    return [fact.ended] if hasattr(fact, "ended") else [worker.ended for worker in fact.workers]
