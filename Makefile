@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: check test bench format clean
+.PHONY: check test bench bench-sweep format clean
 
 check: .venv/for-users  ## run the doctor on this machine, and on the dataset that comes along
 	$(BIN)/dl-doctor check -v $(if $(wildcard .venv-torch/ready),--example --python .venv-torch/bin/python)
@@ -13,6 +13,10 @@ test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that 
 
 bench: .venv/for-tests .venv-torch/ready  ## the doctor's speed beside importing torch
 	$(BIN)/python -m tests.bench.speed
+
+bench-sweep: .venv/for-tests .venv-torch/ready  ## what the sweep recommends beside a grid and rules of thumb: an hour, alone
+	.venv-torch/bin/python -m pip install --quiet pillow
+	$(BIN)/python -m tests.bench.sweep
 
 format: .venv/for-tests
 	$(BIN)/ruff check --fix . && $(BIN)/ruff format .

@@ -1,9 +1,9 @@
 """What there is: the built-in checks and collectors, and those that plugins bring."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, EntryPoint, distributions
-from typing import get_args, get_type_hints
+from typing import get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -92,6 +92,8 @@ class Catalogue:
 def fact_of(collector: Collector) -> type:
     """The struct that it returns; TypeError where its annotation does not name one."""
     returned = get_type_hints(collector.collect).get("return")
+    if get_origin(returned) is AsyncIterator:  # of one that tells what it knows while it goes on
+        (returned,) = get_args(returned)
     for alternative in get_args(returned) or (returned,):
         if isinstance(alternative, type) and issubclass(alternative, msgspec.Struct) and alternative is not Unavailable:
             return alternative

@@ -18,6 +18,7 @@ from dl_doctor.commands.list import list_
 from dl_doctor.commands.render import render
 from dl_doctor.commands.schema import schema
 from dl_doctor.commands.snapshot import snapshot
+from dl_doctor.commands.sweep import sweep
 from dl_doctor.commands.ticket import ticket
 from dl_doctor.identity import identity_of
 from dl_doctor.model import Report
@@ -45,7 +46,7 @@ def cli() -> None:
     """
 
 
-for command in (check, list_, explain, render, ticket, diff, snapshot, schema, completion):
+for command in (check, sweep, list_, explain, render, ticket, diff, snapshot, schema, completion):
     cli.add_command(command)
 
 

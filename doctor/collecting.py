@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from dl_doctor.catalogue import Catalogue
 from dl_doctor.contract import needs_of
 from dl_doctor.model import PROFILES, Profile, Report, Unavailable
 from dl_doctor.probing import Begun, Probes
-from dl_doctor.settings import Settings
+from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
 from dl_doctor.watching import Interruption, Watcher, tell
@@ -28,6 +28,10 @@ MORE_PER_GPU_S = 5.0
 
 MORE_FOR_A_DATASET_S = 60.0
 """Where one is examined: it is made, in as much time as importing torch may take, and its samples are read. Proposal."""
+
+
+MORE_FOR_A_SWEEP_S = 30.0
+"""Beside its budget: its last measurement may begin late in it, with workers that are slow to start. Proposal."""
 
 
 class Collection:
@@ -62,7 +66,7 @@ class Collection:
     ) -> int | None:
         """Collect these facts and what they need. Gives the signal that ended it early, or None."""
         ordered = self._catalogue.closure(wanted)
-        interruption = interruption or Interruption()
+        self._interruption = interruption = interruption or Interruption()
         work = asyncio.ensure_future(self._gather(ordered))
         telling = asyncio.ensure_future(tell(watcher or (lambda _: None), lambda: self._probes.in_flight))
         with interruption.ends(work):
@@ -88,7 +92,8 @@ class Collection:
         together = [fact for fact in ordered if fact not in alone]
         await asyncio.gather(*(self._get(fact) for fact in sorted(together, key=self._reads_only)))
         for fact in alone:
-            await self._get(fact)
+            if self._interruption.signal is None:
+                await self._get(fact)
 
     def name(self, fact: type) -> str:
         """As it stands in a report."""
@@ -99,7 +104,7 @@ class Collection:
 
     def _reads_only(self, fact: type) -> bool:
         """Those that have a process started go first: what others read is read while it starts."""
-        return not inspect.iscoroutinefunction(self._catalogue.collectors[fact].collect)
+        return not waits(self._catalogue.collectors[fact].collect)
 
     async def _get(self, fact: type) -> object:
         if fact not in self._tasks:
@@ -127,9 +132,7 @@ class Collection:
     async def _call(self, collect: Any, fact: type, arguments: dict[str, object], deadline_s: float) -> object:
         begin_s = self._system.clock_s()
         try:
-            given = collect(**arguments)
-            if inspect.isawaitable(given):
-                given = await asyncio.wait_for(given, deadline_s)
+            given = await obtained(collect(**arguments), deadline_s)
             return given if isinstance(given, Unavailable) else sound(given, fact)
         except Missing as missing:
             return missing.reason
@@ -146,7 +149,7 @@ class Collection:
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a collector's bug is a result)
             return Unavailable.failed(f"a bug in the collector: {described(error)}")
         finally:
-            if inspect.iscoroutinefunction(collect):
+            if waits(collect):
                 self.took_s[self.name(fact)] = round(self._system.clock_s() - begin_s, 3)
 
     def _rederivable(self, fact: type) -> bool:
@@ -174,14 +177,46 @@ class Collection:
         return dict(sorted(facts.items())), dict(sorted(unavailable.items()))
 
 
+def waits(collect: Any) -> bool:
+    """Whether a collector has others do something, and waits for it."""
+    return inspect.iscoroutinefunction(collect) or inspect.isasyncgenfunction(collect)
+
+
+async def obtained(given: Any, deadline_s: float) -> object:
+    """What a collector gives, or what it promises within this time."""
+    if inspect.isasyncgen(given):
+        return await last_of(given, deadline_s)
+    return await asyncio.wait_for(given, deadline_s) if inspect.isawaitable(given) else given
+
+
+async def last_of(known: AsyncIterator[object], deadline_s: float) -> object:
+    """The last of what a collector knows, which grows; where it is cut short, what it knew by then."""
+    given: list[object] = []
+
+    async def listen() -> None:
+        async for one in known:
+            given[:] = [one]
+
+    try:
+        await asyncio.wait_for(listen(), deadline_s)
+    except (asyncio.TimeoutError, TimeoutError, asyncio.CancelledError, Missing):
+        if not given:
+            raise
+    return given[0]
+
+
 def default_timeout_s(system: System, settings: Settings) -> float:
     """Set before any fact is known: GPUs are counted by the driver's folder in /proc, which WSL and Jetsons do not have."""
     try:
         gpus = system.listdir("/proc/driver/nvidia/gpus")
     except OSError:
         gpus = []
-    examined = settings.dataset or settings.loader or settings.example
-    return DEFAULT_TIMEOUT_S + MORE_PER_GPU_S * len(gpus) + (MORE_FOR_A_DATASET_S if examined else 0)
+    more_s = MORE_PER_GPU_S * len(gpus)
+    if settings.dataset or settings.loader or settings.example:
+        more_s += MORE_FOR_A_DATASET_S
+        if settings.profile == "deep":
+            more_s += (settings.sweep or SweepOptions()).budget_s + MORE_FOR_A_SWEEP_S
+    return DEFAULT_TIMEOUT_S + more_s
 
 
 def sound(given: object, kind: type[Kind]) -> Kind:

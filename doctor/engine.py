@@ -17,12 +17,24 @@ from dl_doctor import __version__
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.collecting import DEFAULT_PROFILE, Collection, described, sound
 from dl_doctor.contract import Check
-from dl_doctor.facts import Cgroups, CpuBudget, Environment, Host, MemoryBudget, Nvml, Runtime, Target, TorchFiles
+from dl_doctor.facts import (
+    Cgroups,
+    CpuBudget,
+    Environment,
+    Host,
+    LoaderSweep,
+    MemoryBudget,
+    Nvml,
+    Runtime,
+    Target,
+    TorchFiles,
+)
 from dl_doctor.identity import identity_of
 from dl_doctor.model import (
     FORMAT_VERSION,
     Finding,
     Machine,
+    Outcome,
     Pipeline,
     Python,
     Reason,
@@ -36,7 +48,7 @@ from dl_doctor.model import (
     Verdict,
     status_without,
 )
-from dl_doctor.outcome import outcome_of
+from dl_doctor.outcome import outcome_of, outcome_of_a_sweep
 from dl_doctor.probing import Begun, Probes
 from dl_doctor.saved import settings_of
 from dl_doctor.settings import Accepted, Settings
@@ -47,8 +59,15 @@ from dl_doctor.watching import Interruption, Watcher
 HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
 """Facts that the report's head is made of, whatever checks are asked for."""
 
-STAGES = ("disk", "workers", "shared memory", "main process", "gpu", "step")
-"""The way of a sample. No option of this version measures a stage."""
+STAGES = (
+    ("disk", "sweep --dataset"),
+    ("workers", "sweep --dataset"),
+    ("shared memory", "sweep --dataset"),
+    ("main process", "sweep --dataset"),
+    ("gpu", ""),
+    ("step", "sweep --step"),
+)
+"""The way of a sample, and what measures each stage; no option of this version measures the GPU's."""
 
 
 def examine(
@@ -103,21 +122,37 @@ def examine(
             python=python_of(collection),
             collected_s=collection.took_s,
         ),
-        verdict=outcome_of(
-            results,
-            essential={check.id for check in checks if check.essential},
-            settings=settings,
-            interrupted_by=interrupted_by,
-        ),
+        verdict=verdict_on(results, checks, collection, settings, interrupted_by),
         summary=summary_of(results),
         machine=machine_of(collection, settings),
         identity=saved.identity if saved else identity_of(system, collection.known),
         results=results,
-        pipeline=Pipeline(tuple(Stage(name=name, samples_per_s=None, measured_by="") for name in STAGES), None, None),
+        pipeline=saved.pipeline if saved else pipeline_of(collection.known.get(LoaderSweep)),
         facts=facts,
         unavailable=unavailable,
         redaction=saved.redaction if saved else None,
     )
+
+
+def verdict_on(
+    results: Iterable[Result], checks: Iterable[Check], collection: Collection, settings: Settings, interrupted_by: int | None
+) -> Outcome:
+    """On the run: of a sweep its conclusion, else of all results."""
+    if settings.sweep is not None:
+        sweep = collection.known.get(LoaderSweep)
+        conclusion = sweep.conclusion if isinstance(sweep, LoaderSweep) else None
+        why = sweep.why if isinstance(sweep, LoaderSweep) else getattr(sweep, "detail", "nothing was measured")
+        return outcome_of_a_sweep(results, conclusion, why, interrupted_by=interrupted_by)
+    essential = {check.id for check in checks if check.essential}
+    return outcome_of(results, essential=essential, settings=settings, interrupted_by=interrupted_by)
+
+
+def pipeline_of(sweep: object) -> Pipeline:
+    """The way of a sample, with the rates that a sweep has measured, if there was one."""
+    known = sweep if isinstance(sweep, LoaderSweep) else None
+    rates: dict[str, float] = {stage.name: stage.samples_per_s for stage in known.stages} if known else {}
+    stages = tuple(Stage(name=name, samples_per_s=rates.get(name), measured_by=option) for name, option in STAGES)
+    return Pipeline(stages, known.demand_samples_per_s if known else None, known.narrowest if known else None)
 
 
 def scope_of(settings: Settings, system: System, saved: Report | None) -> Literal["node", "job", "all"]:

@@ -43,6 +43,25 @@ def outcome_of(
     return translated(outcome, results, settings.exit_codes)
 
 
+def outcome_of_a_sweep(
+    results: Iterable[Result], conclusion: str | None, why: str, *, interrupted_by: int | None = None
+) -> Outcome:
+    """0: a recommendation, which may be that nothing is to change. 1: the loader broke. 3: too noisy, or nothing was measured.
+
+    Args:
+        results: of the checks that ran along: whether the dataset can be made.
+        conclusion: of the sweep; None where there was none.
+        why: of the conclusion, or why there is none.
+        interrupted_by: the signal that ended it.
+    """
+    if interrupted_by is not None:
+        return Outcome("unknown", 128 + interrupted_by, f"interrupted; so far: {why}")
+    failed = [result for result in results if result.status == "fail"]
+    if conclusion == "broke" or failed:
+        return Outcome("stop", STOP, why if conclusion == "broke" else f"{' and '.join(named([r.id for r in failed]))} said no")
+    return Outcome("go", GO, why) if conclusion in ("change", "keep") else Outcome("unknown", UNKNOWN, why)
+
+
 def of_the_gate(results: tuple[Result, ...], essential: set[str], settings: Settings) -> Outcome:
     fail_on = settings.fail_on or "fail"
     required = set(settings.require or ())

@@ -106,6 +106,7 @@ class Probes:
         python: str | None = None,
         deadline_s: float,
         place: Place = "forked",
+        title: str | None = None,
     ) -> Probed:
         """Run a probe in a process of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
 
@@ -121,11 +122,13 @@ class Probes:
             place: `forked` from an interpreter that runs anyway; or `apart`, in one that has just been started, for what runs
                 the job's code. `loading` makes something in an interpreter of its own, and probes that are then `loaded` are
                 forked from that.
+            title: what whoever waits is told; None for the probe's name.
         """
+        title = title or probe
         if self._system.mounted:
             raise Missing(Unavailable.not_asked("--root shows files, and a probe is a process"))
         server = self._server(python, place)
-        self.in_flight.append(probe)
+        self.in_flight.append(title)
         try:
             asked = server.ask(str(HERE / "probes" / f"{probe}.py"), arguments or {}, place)
             await asyncio.wait({asked.started}, timeout=min(START_S, self._left_s()))
@@ -139,7 +142,7 @@ class Probes:
                 raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
             return server.probed(asked, late=late)
         finally:
-            self.in_flight.remove(probe)
+            self.in_flight.remove(title)
             if place == "apart":
                 server.close()
 
@@ -188,10 +191,17 @@ class Probes:
             self._guards = [begun for begun in self._guards if not begun.reaped()]
 
     async def run_each(
-        self, probe: str, arguments: Sequence[dict[str, Any]], *, deadline_s: float, place: Place = "forked"
+        self,
+        probe: str,
+        arguments: Sequence[dict[str, Any]],
+        *,
+        deadline_s: float,
+        place: Place = "forked",
+        title: str | None = None,
     ) -> list[Probed]:
         """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
-        return await asyncio.gather(*(self.run(probe, given, deadline_s=deadline_s, place=place) for given in arguments))
+        runs = (self.run(probe, given, deadline_s=deadline_s, place=place, title=title) for given in arguments)
+        return await asyncio.gather(*runs)
 
 
 class Begun:

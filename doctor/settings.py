@@ -56,6 +56,25 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return known and finding.level != "note" and (self.until is None or today <= self.until)
 
 
+class SweepOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the loader is measured at several numbers of workers."""
+
+    budget_s: Annotated[float, msgspec.Meta(gt=0)] = 25.0
+    """Seconds; what `check --profile deep` takes unless it is said."""
+
+    step_time_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """What the job computes on a batch: so long is waited for each."""
+
+    step: str | None = None
+    """`pkg.module:function`, which is called with each batch instead."""
+
+    ranks: Positive | None = None
+    """Loaders that run at once; None for the ranks of the job on this node."""
+
+    workers: tuple[Annotated[int, msgspec.Meta(ge=0, le=MOST_WORKERS)], ...] | None = None
+    """The only numbers to try."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that decides what is collected and how it is judged; None where the user said nothing.
 
@@ -99,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expect: Expect | None = None
     accept: tuple[Accepted, ...] | None = None
     timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    sweep: SweepOptions | None = None
+    """None for the short one of `--profile deep`."""
 
     def over(self, saved: "Settings") -> "Settings":
         """These settings where something was said, the saved ones elsewhere."""

@@ -31,6 +31,19 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * factor)
 
 
+DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s|)", re.ASCII | re.IGNORECASE)
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `35ms`, `0.2s`, `150us` or `2`; ValueError otherwise, and of 0."""
+    match = DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * SECONDS[match[2].lower()] if match else 0.0
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is no time; write it like 35ms, 0.2s or 150us")
+    return seconds
+
+
 def binary_size(size: int, *, short: bool = False) -> str:
     """`64 MiB`, `34.2 MiB`, `1.5 GiB`; short, as docker takes it and only for whole numbers of a unit: `64m`, `1g`."""
     if short:

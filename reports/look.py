@@ -119,7 +119,10 @@ def machine_facts(report: Report) -> list[tuple[str, str]]:
 
 def asked(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was said on the command line, as options and their values."""
-    return [(f"--{name.removesuffix('_s').replace('_', '-')}", said(name, value)) for name, value in settings.items()]
+    sweep = settings.get("sweep")
+    together = {**settings, **sweep} if isinstance(sweep, Mapping) else dict(settings)
+    together.pop("sweep", None)
+    return [(f"--{name.removesuffix('_s').replace('_', '-')}", said(name, value)) for name, value in together.items()]
 
 
 def said(name: str, value: Any) -> str:

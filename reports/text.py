@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dl_doctor.model import Finding, Fix, Report, Result, Status
-from dl_doctor.reports import lines, order
+from dl_doctor.reports import lines, order, sweep
 from dl_doctor.reports.look import (
     SYMBOLS,
     VERDICTS,
@@ -70,16 +70,18 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
     if not quiet:
         yield head(report)
         yield Text()
-        yield from areas(report.results)
-        yield Text()
-    yield from findings(report.results, full=full)
-    if look.detail == "normal":
+        if not sweep.is_sweep(report):
+            yield from areas(report.results)
+            yield Text()
+        yield from sweep.parts(report)
+    yield from findings(sweep.judged(report), full=full)
+    if look.detail == "normal" and not sweep.is_sweep(report):
         yield from notes(report.results)
     if full:
         yield from the_rest(report.results)
         yield from timings(report.run.collected_s)
     if not quiet:
-        yield from where_to_go(report.results)
+        yield from where_to_go(sweep.judged(report))
     yield verdict(report)
 
 
@@ -208,6 +210,10 @@ def where_to_go(results: Iterable[Result]) -> Iterator[Text]:
 
 def verdict(report: Report) -> Text:
     """The last line: how many ended how, and what follows."""
+    if sweep.is_sweep(report):
+        line = Text(f"In {plain(report.run.duration_s)} s → ")
+        line.append(report.verdict.reason, style=VERDICT_STYLES[report.verdict.status])
+        return line.append(f" (exit {report.verdict.exit_code})")
     line = Text(f"{order.counts(report)}, in {plain(report.run.duration_s)} s → ")
     line.append(VERDICTS[report.verdict.status], style=VERDICT_STYLES[report.verdict.status])
     detail = f": {report.verdict.reason}" if report.verdict.status == "unknown" else ""

@@ -22,6 +22,7 @@ from dl_doctor.facts import (
     Limits,
     Loader,
     LoaderPlan,
+    LoaderSweep,
     MemoryBudget,
     NvidiaDriver,
     Nvml,
@@ -61,6 +62,8 @@ from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.facts.nvml import Gpu
+from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.sweep_advice import Point, recommendation_of
 from dl_doctor.facts.trouble import Trouble
 from dl_doctor.facts.worker_memory import Pages, Reading
 from dl_doctor.facts.worker_roundtrip import Trip
@@ -102,6 +105,49 @@ def fitting(plan: LoaderPlan, *known: Any) -> FittingLoader:
     needs = needs_of(fitting_loader.collect).items()
     given = {name: next((one for one in (plan, *known) if isinstance(one, need.fact)), UNKNOWN) for name, need in needs}
     return fitting_loader.collect(**given)  # type: ignore[arg-type, return-value]
+
+
+def loader_sweep(conclusion: Any = "change", **fields: Any) -> LoaderSweep:
+    """Of a set that computes on 4 CPUs: 1, 2, 4 and 6 workers were measured."""
+    points = tuple(
+        Point(
+            num_workers=workers,
+            samples_per_s=rate,
+            samples_per_s_low=0.98 * rate,
+            samples_per_s_high=1.02 * rate,
+            gpu_fed=None,
+            epoch_s=10_000 / rate,
+            startup_s=0.2,
+            bottleneck="cpu",
+            why="workers are on a CPU 99 % of the time",
+            cpus_used=None,
+            others_cpus=0.0,
+            warm=True,
+            measurements=3,
+        )
+        for workers, rate in ((1, 104.0), (2, 200.0), (4, 380.0), (6, 369.0))
+    )
+    choice = Choice(conclusion=conclusion, workers=4 if conclusion in ("change", "keep") else None)
+    whys = {"change": "set num_workers=4", "keep": "no change needed: 4 workers"}
+    known = {
+        "conclusion": conclusion,
+        "why": whys.get(conclusion, conclusion),
+        "points": points,
+        "recommendation": recommendation_of(choice, points, loader_plan(), method="fork", persistent=False, limited_by=None),
+        "bottleneck": "cpu",
+        "evidence": points[-1].why,
+        "narrowest": "workers",
+        "stages": (),
+        "demand_samples_per_s": None,
+        "costs": None,
+        "current": 2,
+        "ranks": 1,
+        "limited_by": None,
+        "budget_s": 60.0,
+        "took_s": 41.0,
+        "complete": True,
+    }
+    return LoaderSweep(**{**known, **fields})
 
 
 def loader_arguments(**fields: Any) -> LoaderArguments:

@@ -65,12 +65,14 @@ MAY_IMPORT = {
     ".outcome": "msgspec .model .settings",
     ".output": ".model .reports .text",
     ".probes": "",
-    ".probes.": "torch pynvml .at_fork .attributes .culprit .indices .limits .loaded .parcel .patience .specs",
+    ".probes.": "torch pynvml "
+    ".accounts .at_fork .attributes .culprit .indices .limits .loaded .parcel .patience .specs .step_function .stream "
+    ".sweep_costs",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "
-    ".reports.lines .reports.look .reports.order .reports.page .reports.picture",
+    ".reports.lines .reports.look .reports.order .reports.page .reports.picture .reports.sweep",
     ".reports.diff": ".comparison .reports.look",
     ".reports.diff.": "msgspec .comparison .model .reports.diff .reports.look .reports.page .units",
     ".saved": "msgspec .model .settings",

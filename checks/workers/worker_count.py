@@ -1,14 +1,16 @@
 import math
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import CpuBudget, FittingLoader, LoaderPlan
+from dl_doctor.facts import CpuBudget, FittingLoader, LoaderPlan, LoaderSweep
 from dl_doctor.facts.loader_plan import WORKERS_PER_CPU
 from dl_doctor.fixes import ask_for_less, give_cpus
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
 
 
-def worker_count(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unavailable) -> Verdict:
+def worker_count(
+    cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unavailable, sweep: LoaderSweep | Unavailable
+) -> Verdict:
     """The workers fit the CPUs
 
     ## What it checks
@@ -20,7 +22,9 @@ def worker_count(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unav
 
     ## How it decides
     More workers than one and a half per CPU warn; a single worker never does. The suggestion leaves one CPU to the main
-    process. Workers that wait for a network rather than compute can be more: only a measurement tells.
+    process. Workers that wait for a network rather than compute can be more: only a measurement tells. Where there is one
+    (`--profile deep`, `dl-doctor sweep`), it decides: a setting with which an epoch is loaded in less than nine tenths of the
+    time warns.
 
     For example, in a container with `--cpus=2`, 3 workers pass and 8 warn, on however large a machine.
 
@@ -28,11 +32,14 @@ def worker_count(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unav
     Start with the suggested number, and raise it only as long as the epoch gets shorter.
 
     ## Known limits
-    The rule knows nothing of the dataset. It is where to begin, not the optimum.
+    The rule knows nothing of the dataset. It is where to begin, not the optimum. What is measured in seconds may be otherwise
+    in an epoch's last hour: a cache that fills, a disk that has used up its burst.
 
     ## References
     pytorch/pytorch#46867, kubernetes-sigs/inference-perf#722, Lightning-AI/pytorch-lightning#18591
     """
+    if isinstance(sweep, LoaderSweep) and sweep.recommendation is not None:
+        return by_measurement(plan, sweep)
     allowed = f"a rank may use {count(cpu.cpus, 'CPU')} ({cpu.tightest.source})"
     if not cpu.quota_known:
         allowed = f"a rank may use at most {count(cpu.cpus, 'CPU')}, and a quota may be out of sight"
@@ -42,6 +49,31 @@ def worker_count(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unav
     if plan.num_workers > max(1.0, WORKERS_PER_CPU * cpu.cpus):
         return Verdict(seen, [too_many(cpu, plan, plan.num_workers, fitting)])
     return Verdict(seen, [*needless_warning(cpu, plan.num_workers), *torch_hint(cpu)])
+
+
+WORTH_IT = 1.10
+"""Times as fast: what is less is told and no warning. Proposal."""
+
+
+def by_measurement(plan: LoaderPlan, sweep: LoaderSweep) -> Verdict:
+    rates = {point.num_workers: point.samples_per_s for point in sweep.points}
+    best = sweep.recommended
+    seen = f"measured: {', '.join(f'{workers} → {plain(rate)} samples/s' for workers, rate in rates.items())}"
+    now = rates.get(-1 if plan.num_workers is None else plan.num_workers)
+    if not now or plan.num_workers == best or best not in rates:
+        return Verdict(seen, [Finding(level="note", subject="num_workers", summary=f"{sweep.why[0].upper()}{sweep.why[1:]}")])
+    gained = rates[best] / now
+    finding = Finding(
+        level="warn" if gained >= WORTH_IT else "note",
+        subject="num_workers",
+        summary=f"{count(best, 'worker')} load {plain(gained)} times as fast as {plan.num_workers}",
+        measured=Quantity(now, "samples/s", plan.workers_source),
+        expected=Quantity(rates[best], "samples/s", f"num_workers={best}, measured in turn"),
+        relation="at_least",
+        why=f"{sweep.bottleneck}: {sweep.evidence}." if sweep.evidence else "",
+        fixes=(Fix("Use that many", (sweep.line,)),),
+    )
+    return Verdict(seen, [finding])
 
 
 def suggested(cpu: CpuBudget) -> int:

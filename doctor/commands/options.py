@@ -14,7 +14,7 @@ from dl_doctor.output import BadOutput, format_of
 from dl_doctor.reports import FORMATS
 from dl_doctor.reports.look import Look
 from dl_doctor.terminal import carries_symbols, columns, use_color
-from dl_doctor.units import parse_size
+from dl_doctor.units import parse_duration, parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,6 +29,35 @@ class Size(click.ParamType[int]):
             return parse_size(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, written like 35ms."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Whole numbers with commas between them."""
+
+    name = "list"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isascii() and part.isdecimal() and int(part) <= self.most for part in parts):
+            self.fail(f"{value!r} is no list of numbers up to {self.most}; write it like 0,2,4,8", param, ctx)
+        return tuple(dict.fromkeys(map(int, parts)))
 
 
 class Spec(click.ParamType[str]):

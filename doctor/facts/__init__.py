@@ -31,6 +31,7 @@ from dl_doctor.facts import (
     limits,
     loader,
     loader_plan,
+    loader_sweep,
     memory_budget,
     mounts,
     nvidia_driver,
@@ -81,6 +82,7 @@ from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.loader_sweep import LoaderSweep
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
@@ -135,6 +137,7 @@ __all__ = [
     "Limits",
     "Loader",
     "LoaderPlan",
+    "LoaderSweep",
     "MemoryBudget",
     "Mounts",
     "NvidiaDriver",
@@ -205,6 +208,7 @@ COLLECTORS = (
     Collector(limits.collect),
     Collector(loader.collect, profile="default", deadline_s=loader.DEADLINE_S + 25),
     Collector(loader_plan.collect),
+    Collector(loader_sweep.collect, profile="deep", deadline_s=24 * 3600, exclusive=True),
     Collector(memory_budget.collect),
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),

@@ -6,12 +6,37 @@ import pytest
 
 from dl_doctor.checks.workers.worker_count import CHECK
 from dl_doctor.facts import CpuBudget, LoaderPlan
-from dl_doctor.model import Verdict
-from tests.facts import cpu_budget, cpu_limit, fitting, loader, loader_arguments, loader_plan
+from dl_doctor.model import Unavailable, Verdict
+from tests.facts import cpu_budget, cpu_limit, fitting, loader, loader_arguments, loader_plan, loader_sweep
 
 
 def judged(cpu: CpuBudget, plan: LoaderPlan) -> Verdict:
-    return CHECK.judge(cpu, plan, fitting(plan, cpu))
+    return CHECK.judge(cpu, plan, fitting(plan, cpu), Unavailable.not_asked("needs --profile deep"))
+
+
+@pytest.mark.parametrize(
+    ("workers", "conclusion", "status", "summary"),
+    [
+        (2, "change", "warn", "4 workers load 1.9 times as fast as 2"),
+        (6, "change", "pass", "4 workers load 1.03 times as fast as 6"),  # not worth a warning
+        (4, "keep", "pass", "No change needed: 4 workers"),
+        (16, "change", "pass", "Set num_workers=4"),  # which was not measured, and far beyond what the rule allows
+        (None, "change", "pass", "Set num_workers=4"),
+    ],
+)
+def test_where_it_was_measured_that_decides(workers: int | None, conclusion: Any, status: str, summary: str) -> None:
+    plan = loader_plan(num_workers=workers)
+    verdict = CHECK.judge(cpu_budget(cpu_limit(1)), plan, fitting(plan), loader_sweep(conclusion))
+
+    assert verdict.status == status
+    assert [finding.summary for finding in verdict.findings] == [summary]
+
+
+def test_what_was_too_noisy_leaves_it_to_the_rule() -> None:
+    plan = loader_plan(num_workers=8)
+    verdict = CHECK.judge(cpu_budget(cpu_limit(1)), plan, fitting(plan), loader_sweep("too_noisy"))
+
+    assert verdict.findings[0].summary == "8 workers share 1 CPU"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import msgspec
 import pytest
 
 from dl_doctor.catalogue import Catalogue, load
-from dl_doctor.collecting import default_timeout_s
+from dl_doctor.collecting import Collection, default_timeout_s
 from dl_doctor.contract import Check
 from dl_doctor.engine import HEAD, examine
 from dl_doctor.facts import COLLECTORS, Collector
@@ -21,6 +23,7 @@ from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
+from dl_doctor.watching import Interruption
 from tests.recorded import RecordedSystem, examine_recorded, read
 
 
@@ -50,6 +53,10 @@ def total(left: Left, right: Right) -> Sum:
 
 def seen_total(total: Sum) -> Verdict:
     return Verdict(f"the sum is {total.number}")
+
+
+def seen_left(left: Left) -> Verdict:
+    return Verdict(f"the left one is {left.number}")
 
 
 def seen_right(right: Right) -> Verdict:
@@ -236,6 +243,51 @@ def test_the_budget_grows_with_the_gpus(tmp_path: Path, gpus: int | None, second
 
     assert default_timeout_s(System(str(tmp_path)), Settings()) == seconds
     assert default_timeout_s(System(str(tmp_path)), Settings(loader="train.py:make_loader")) == seconds + 60
+
+
+async def growing() -> AsyncIterator[Left | Unavailable]:
+    """As a sweep: it knows more and more, and here it never ends."""
+    yield Unavailable.absent("nothing yet")
+    yield Left(1)
+    yield Left(2)
+    await asyncio.sleep(60)
+
+
+async def growing_to_its_end() -> AsyncIterator[Left]:
+    yield Left(1)
+    yield Left(3)
+
+
+async def growing_until_it_lacks_something() -> AsyncIterator[Left]:
+    yield Left(4)
+    raise Missing(Unavailable.timeout("was cut short"))
+
+
+@pytest.mark.parametrize(("collect", "number"), [(growing, 2), (growing_to_its_end, 3), (growing_until_it_lacks_something, 4)])
+def test_of_what_grows_the_last_is_kept(tmp_path: Path, collect: Any, number: int) -> None:
+    report = report_of(tmp_path, [Check(seen_left)], [Collector(collect, deadline_s=0.1)])
+
+    assert report.facts["left"] == {"number": number}
+
+
+def test_of_what_grows_an_interrupted_run_has_what_was_known(tmp_path: Path) -> None:
+    interruption = Interruption()
+
+    def collect() -> Any:
+        threading.Timer(0.2, interruption.end).start()
+        return growing()
+
+    known = asyncio.run(interrupted(collect, interruption, tmp_path))
+
+    assert known == Left(2)
+
+
+async def interrupted(collect: Any, interruption: Interruption, tmp_path: Path) -> object:
+    collect.__annotations__ = {"return": AsyncIterator[Left]}
+    catalogue = Catalogue([], [Collector(collect, deadline_s=30, exclusive=True)])
+    collection = Collection(catalogue, Settings(), RecordedSystem(read("bare-metal")[0], tmp_path))
+    await collection.gather([Left], interruption=interruption)
+    return collection.known[Left]
 
 
 def test_what_does_not_fit_into_the_budget_says_so(tmp_path: Path) -> None:

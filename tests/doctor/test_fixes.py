@@ -51,7 +51,7 @@ def test_all_checks_propose_the_same_number() -> None:
     verdicts = [
         shm_size.CHECK.judge(shm, plan, fits),
         memory_budget.CHECK.judge(memory, plan, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, fits),
-        worker_count.CHECK.judge(cpu, plan, fits),
+        worker_count.CHECK.judge(cpu, plan, fits, UNKNOWN),
     ]
     told = [command for verdict in verdicts for fix in verdict.findings[0].fixes for command in fix.commands]
 

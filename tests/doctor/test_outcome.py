@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dl_doctor.model import NO_GPU, Finding, Owner, Reason, Result, Status
-from dl_doctor.outcome import of_a_run_without_report, outcome_of
+from dl_doctor.outcome import of_a_run_without_report, outcome_of, outcome_of_a_sweep
 from dl_doctor.settings import Settings
 
 
@@ -51,6 +51,25 @@ def test_an_interrupted_run_says_so_whatever_was_found(signal: int, code: int) -
     outcome = outcome_of([result("a", "fail")], essential=set(), settings=Settings(fail_on="never"), interrupted_by=signal)
 
     assert (outcome.status, outcome.exit_code) == ("unknown", code)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "statuses", "signal", "code"),
+    [
+        ("change", {"worker-count": "warn"}, None, 0),
+        ("keep", {}, None, 0),
+        ("broke", {}, None, 1),
+        ("too_noisy", {}, None, 3),
+        ("nothing", {}, None, 3),
+        (None, {"dataset-loads": "error"}, None, 3),  # there is nothing of that name
+        (None, {"dataset-loads": "fail"}, None, 1),
+        ("keep", {}, 2, 130),
+    ],
+)
+def test_exit_codes_of_a_sweep(conclusion: str | None, statuses: dict[str, Status], signal: int | None, code: int) -> None:
+    results = [result(id_, value) for id_, value in statuses.items()]
+
+    assert outcome_of_a_sweep(results, conclusion, "why", interrupted_by=signal).exit_code == code
 
 
 def test_the_reason_names_the_first_and_counts_the_others() -> None:

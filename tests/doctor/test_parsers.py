@@ -16,7 +16,7 @@ from dl_doctor.facts.shared_memory import parse_maps
 from dl_doctor.facts.slurm import parse_tasks_per_node
 from dl_doctor.saved import BadReport, parse_report
 from dl_doctor.text import Malformed, integer, key_values, mount_points, parse_cpu_list, place_in, shortened
-from dl_doctor.units import binary_size, ordinal, parse_size, round_up
+from dl_doctor.units import binary_size, ordinal, parse_duration, parse_size, round_up
 
 LINES = st.one_of(
     st.text(),
@@ -192,6 +192,17 @@ def test_a_mount_hides_what_lies_below_it() -> None:
     assert seen(covered, "/dev/shm") == "over"
     assert seen(table, "/a b/c") == "\\xff"
     assert seen(table, "/a") == "/dev/a"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("35ms", 0.035), ("0.2s", 0.2), ("150us", 0.00015), ("2", 2.0), (" 1 S ", 1.0)])
+def test_times(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0ms", "-1s", "1h", "nan", "1e3", "35 m s"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="write it like 35ms"):
+        parse_duration(text)
 
 
 OURS = '  File "/x/doctor/probes/batches.py", line 3, in samples\n'

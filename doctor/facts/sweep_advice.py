@@ -1,0 +1,278 @@
+"""From what a sweep has measured to a table, the narrowest stage and one recommendation. Pure."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Literal
+
+import msgspec
+
+from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
+from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.sweep_rungs import Measured
+from dl_doctor.units import count, plain
+
+PERSISTENT_PAYS = 0.05
+"""Of an epoch spent on starting workers: then they had better stay. Proposal."""
+
+STILL_GAINS = 1.03
+
+Basis = Literal["measured", "kept", "rule"]
+StageName = Literal["disk", "workers", "shared memory", "main process", "step"]
+
+STAGE_OF: dict[Bottleneck, StageName] = {
+    "cpu": "workers", "collate": "workers", "lock": "workers", "latency": "workers", "quota": "workers", "memory": "workers",
+    "startup": "workers", "straggler": "workers", "disk": "disk", "network": "disk", "ipc": "shared memory", "gpu": "step",
+    "host": "step",
+}  # fmt: skip
+"""The stage of a sample's way that each name belongs to."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured at one number of workers, over all its measurements. Of one rank."""
+
+    num_workers: int
+    samples_per_s: float
+    samples_per_s_low: float | None
+    samples_per_s_high: float | None
+    gpu_fed: float | None
+    """Part of what the step takes; None where that is not known."""
+
+    gpu_utilization: float | None = None
+    epoch_s: float | None
+    """With start-up, unless workers stay; None where the length of an epoch is not known."""
+
+    startup_s: float
+    """Until the first batch was there."""
+
+    bottleneck: Bottleneck
+    why: str
+    cpus_used: float | None
+    """By the workers; without workers by the process."""
+
+    others_cpus: float | None
+    """Used by others on this machine meanwhile."""
+
+    warm: bool
+    """Whether it read what had been read before."""
+
+    measurements: int
+
+
+class Advised(msgspec.Struct, frozen=True, kw_only=True):
+    value: int | bool | str | None
+    basis: Basis
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    """The setting to use, and on what each part of it is based."""
+
+    num_workers: Advised
+    prefetch_factor: Advised
+    pin_memory: Advised
+    persistent_workers: Advised
+    start_method: Advised
+    bottleneck: Bottleneck
+    reason: str
+    gain: str
+    """Against the setting of now, in time."""
+
+    line: str
+    """To be pasted."""
+
+    memory_bytes: int
+    """Of all ranks at that setting, without dataset and model."""
+
+    shared_memory_bytes: int | None
+    descriptors: int
+    """Open in a rank's main process, at worst."""
+
+
+class StageRate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stage of a sample's way sustains, of one rank."""
+
+    name: StageName
+    samples_per_s: float
+
+
+def points_of(all_measured: Sequence[Measured], known: Known, epoch_samples: float | None) -> tuple[Point, ...]:
+    """One for each number of workers, fewest first."""
+    ordered = sorted(all_measured, key=lambda one: one.workers)
+    return tuple(point_of(list(group), known, epoch_samples) for _, group in groupby(ordered, key=lambda one: one.workers))
+
+
+def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None) -> Point:
+    """By its rounds against others where there are any, else by what was measured first."""
+    counted = [one for one in same if one.purpose == "verify"] or list(same)
+    rate = statistics.geometric_mean(one.rate.samples_per_s for one in counted)
+    startup_s = statistics.median(one.startup_s for one in same)
+    loading_s = epoch_samples / rate if epoch_samples else None
+    seen = msgspec.structs.replace(counted[-1].evidence, samples_per_s=rate, startup_s=startup_s, loading_s=loading_s)
+    name, why = bottleneck_of(seen, known)
+    lows = [one.rate.low for one in counted if one.rate.low is not None]
+    highs = [one.rate.high for one in counted if one.rate.high is not None]
+    return Point(
+        num_workers=counted[0].workers,
+        samples_per_s=rate,
+        samples_per_s_low=min(lows) if lows else None,
+        samples_per_s_high=max(highs) if highs else None,
+        gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
+        epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
+        startup_s=startup_s,
+        bottleneck=name,
+        why=why,
+        cpus_used=seen.cpus_used,
+        others_cpus=seen.others_cpus,
+        warm=all(one.warm for one in counted),
+        measurements=len(same),
+    )
+
+
+def narrowest_of(points: Sequence[Point], workers: int, limited_by: str | None) -> tuple[Bottleneck, str]:
+    """Why more workers than these do not help: by the next setting above, where nothing was gained any more."""
+    by_count = {point.num_workers: point for point in points}
+    above = [point for point in points if point.num_workers > workers]
+    at = by_count[workers]
+    if at.bottleneck in ("gpu", "host", "startup", "straggler"):
+        return at.bottleneck, at.why
+    if not above and limited_by and still_gains(points):
+        return "memory", f"it still got faster with more workers, and there was no room for them: {limited_by}"
+    several = [point for point in above if point.num_workers > 1 and point.bottleneck != "unknown"]
+    plateau = several[0] if several else at
+    return plateau.bottleneck, plateau.why
+
+
+def still_gains(points: Sequence[Point]) -> bool:
+    """Whether the last rung was faster than all before."""
+    *before, last = points
+    return bool(before) and last.samples_per_s >= STILL_GAINS * max(point.samples_per_s for point in before)
+
+
+def recommendation_of(
+    choice: Choice,
+    points: Sequence[Point],
+    plan: LoaderPlan,
+    *,
+    method: str,
+    persistent: bool,
+    limited_by: str | None,
+) -> Recommendation | None:
+    """What to set; None where the choice names nothing."""
+    if choice.workers is None:
+        return None
+    at = next(point for point in points if point.num_workers == choice.workers)
+    now = next((point for point in points if point.num_workers == plan.num_workers), None)
+    bottleneck, why = narrowest_of(points, choice.workers, limited_by)
+    stays = pays_to_stay(at, persistent=persistent)
+    workers = choice.workers
+    one = msgspec.structs.replace(plan, num_workers=workers)
+    return Recommendation(
+        num_workers=Advised(value=workers, basis="measured"),
+        prefetch_factor=Advised(value=plan.prefetch_factor if workers else None, basis="kept"),
+        pin_memory=Advised(value=bool(plan.pin_memory), basis="kept"),
+        persistent_workers=Advised(value=stays and workers > 0, basis="kept" if stays == persistent else "rule"),
+        start_method=Advised(value=method if workers else None, basis="kept"),
+        bottleneck=bottleneck,
+        reason=reason_of(choice, why, stays=stays and not persistent),
+        gain=gain_of(at, now, plan.ranks, stays=stays and not persistent),
+        line=line_of(workers, stays=stays and not persistent and workers > 0),
+        memory_bytes=plan.memory_need_with(workers, plan.prefetch_factor),
+        shared_memory_bytes=plan.shm_need_with(workers, plan.prefetch_factor),
+        descriptors=one.descriptors_at_worst,
+    )
+
+
+def pays_to_stay(at: Point, *, persistent: bool) -> bool:
+    if persistent or not at.num_workers or at.epoch_s is None:
+        return persistent
+    return at.startup_s >= PERSISTENT_PAYS * at.epoch_s
+
+
+def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
+    workers = choice.workers or 0
+    others = [n for n in choice.scores if n != workers]
+    if choice.conclusion == "keep":
+        said = f"no other setting is more than 3 % faster than {count(workers, 'worker')}"
+        if choice.smallest is not None and choice.smallest < workers:
+            said += f"; {choice.smallest} would do as well, and take less memory"
+    elif others:
+        said = f"{count(workers, 'worker')}: the fewest within 3 % of the best of {', '.join(map(str, sorted(choice.scores)))}"
+    else:
+        said = f"only {count(workers, 'worker')} was measured"
+    kept = " Workers that stay do not see what changes in the dataset between epochs (set_epoch)." if stays else ""
+    return f"{said}. {why[0].upper()}{why[1:]}.{kept}"
+
+
+def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:
+    """In time of an epoch, and in GPU-hours where the step was measured along; in samples where epochs have no known length."""
+    if now is None:
+        return "how it is now was not measured"
+    if now.num_workers == at.num_workers:
+        saved = f"each epoch but the first is {time_of(at.startup_s)} shorter"
+        return f"{saved}: workers are started once" if stays else "no change needed"
+    times = plain(at.samples_per_s / now.samples_per_s)
+    if at.epoch_s is None or now.epoch_s is None:
+        return f"{times} times as many samples a second"
+    if time_of(at.epoch_s) == time_of(now.epoch_s):
+        return f"an epoch takes as long, with {count(at.num_workers, 'worker')} instead of {now.num_workers}"
+    saved_h = (now.epoch_s - at.epoch_s) * ranks / 3600
+    hours = f", which saves {plain(saved_h)} GPU-hours" if saved_h >= 0.01 and at.gpu_fed is not None else ""
+    return f"loading an epoch takes {time_of(at.epoch_s)} instead of {time_of(now.epoch_s)}{hours}"
+
+
+def time_of(seconds: float) -> str:
+    if seconds < 120:
+        return f"{plain(seconds)} s"
+    return f"{plain(seconds / 60)} min" if seconds < 7200 else f"{plain(seconds / 3600)} h"
+
+
+def line_of(workers: int, *, stays: bool) -> str:
+    return f"DataLoader(..., num_workers={workers}{', persistent_workers=True' if stays else ''})"
+
+
+def narrowest_stage(points: Sequence[Point], workers: int, bottleneck: Bottleneck) -> StageName | None:
+    """At this setting; without workers, nothing is handed over that could be in the way."""
+    at = next(point for point in points if point.num_workers == workers)
+    return STAGE_OF.get(bottleneck if workers else at.bottleneck)
+
+
+def stages_of(
+    points: Sequence[Point], workers: int, narrowest: StageName | None, known: Known, main_cpus: float | None, cpus: float
+) -> tuple[StageRate, ...]:
+    """What each stage would sustain at this setting; none is slower than what came through all of them."""
+    rate = next(point.samples_per_s for point in points if point.num_workers == workers)
+    found: dict[StageName, float] = {}
+    if narrowest == "disk":
+        found["disk"] = rate
+    if (alone := capacity(workers, known, cpus)) is not None:
+        found["workers"] = alone
+    if workers in known.cached and workers:
+        found["shared memory"] = known.cached[workers]
+    if workers and main_cpus and main_cpus > 0.02:
+        found["main process"] = rate / main_cpus
+    if known.demand_per_s is not None:
+        found["step"] = known.demand_per_s
+    if narrowest is not None and narrowest != "step":
+        found[narrowest] = rate
+    order: tuple[StageName, ...] = ("disk", "workers", "shared memory", "main process", "step")
+    return tuple(
+        StageRate(name=name, samples_per_s=found[name] if name in (narrowest, "step") else max(found[name], rate))
+        for name in order
+        if name in found
+    )
+
+
+def capacity(workers: int, known: Known, cpus: float) -> float | None:
+    """Samples per second that so many workers read and collate, by what a sample costs, on these CPUs."""
+    costs = known.costs
+    if costs is None or costs.read_s + costs.collate_s <= 0:
+        return None
+    computing = costs.read_cpu_s + costs.collate_s
+    by_cpus = cpus / computing if computing > 0 else math.inf
+    return min(max(workers, 1) / (costs.read_s + costs.collate_s), by_cpus)
+
+
+def half_widths(all_measured: Sequence[Measured]) -> Mapping[int, float | None]:
+    return {one.workers: one.rate.half_width for one in all_measured}

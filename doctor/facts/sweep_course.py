@@ -1,0 +1,301 @@
+"""The course of a sweep: what is measured next, with what arguments, and what is known so far. It looks at nothing itself."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from dl_doctor.facts.bottleneck import SLOW_BATCHES, Costs, Known
+from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.loader import Loader
+from dl_doctor.facts.loader_plan import LoaderPlan
+from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.shared_memory import SharedMemory
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
+from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_rung
+from dl_doctor.facts.trouble import refused_memory
+from dl_doctor.model import Unavailable
+from dl_doctor.probing import Probed
+from dl_doctor.settings import SweepOptions
+from dl_doctor.units import binary_size, count
+
+SHARE_OF_HEADROOM = 0.6
+"""Of the memory that is left, what a setting may need by prediction; else it is not tried."""
+
+LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
+"""That a setting is measured for, by what time there is."""
+
+WINDOWS_IN_BUDGET = 24
+"""So many windows, with what starting takes, make a sweep."""
+
+LONGEST_WINDOWS = 4
+"""A slow dataset may take so many windows for the few batches that make a measurement."""
+
+STARTING_S = 15.0
+"""What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
+
+Kind = Literal["costs", "step", "cached", "rung", "any order"]
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    probe: str
+    arguments: list[dict[str, Any]]
+    """Of each process that runs at the same time."""
+
+    title: str
+    """For whoever waits."""
+
+    most_s: float
+    workers: int = 0
+    purpose: Purpose = "ladder"
+    warm: bool = True
+
+
+class Course:
+    """Asked for what comes next, and told what came of it."""
+
+    def __init__(
+        self,
+        options: SweepOptions,
+        loader: Loader,
+        plan: LoaderPlan,
+        method: str,
+        cpu: CpuBudget,
+        memory: MemoryBudget,
+        shm: SharedMemory | Unavailable,
+    ) -> None:
+        self.options, self.loader, self.method = options, loader, method
+        self.ranks = options.ranks or plan.ranks
+        self.plan = msgspec.structs.replace(plan, ranks=self.ranks)
+        self.allowed_bytes = int(SHARE_OF_HEADROOM * memory.headroom_bytes)
+        self.free_shared_bytes = None if isinstance(shm, Unavailable) else shm.free_bytes
+        self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
+        self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
+        self.measured: list[Measured] = []
+        self.costs: Costs | None = None
+        self.cached: dict[int, float] = {}
+        self.delivering_s: float | None = None
+        self.order_gain: float | None = None
+        self.step_s = options.step_time_s
+        self.host_bound = False
+        self.broke: str | None = None
+        """What the loader itself raised, or how its process ended."""
+
+        self.limited_by: str | None = None
+        """What kept it from more workers."""
+
+        self.out_of_time = False
+        self.complete = False
+        self._done: set[tuple[Kind, int]] = set()
+        self._read_batches = 0
+        wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
+        self.bounds = Bounds(
+            cpus=cpu.cpus * plan.ranks / self.ranks,
+            most=self._fitting(wished),
+            current=plan.num_workers,
+            listed=options.workers,
+            budget_s=options.budget_s,
+        )
+
+    @property
+    def epoch_samples(self) -> float | None:
+        """Of one epoch of one rank."""
+        own = self.loader.arguments
+        batches = own.batches if own else None
+        if batches is not None and self.plan.batch_size is not None:
+            whole = float(batches * self.plan.batch_size)
+            return min(whole, self.loader.length) if self.loader.length is not None else whole
+        return None if self.loader.length is None else float(self.loader.length)
+
+    @property
+    def demand_per_s(self) -> float | None:
+        """Samples that the step takes per second."""
+        return self.plan.batch_size / self.step_s if self.step_s and self.plan.batch_size else None
+
+    @property
+    def tried(self) -> list[Tried]:
+        return [one.tried(self.epoch_samples, persistent=self.persistent) for one in self.measured]
+
+    @property
+    def known(self) -> Known:
+        alone = [one.rate.samples_per_s for one in self.measured if one.workers == 1]
+        return Known(
+            costs=self.costs,
+            one_worker_per_s=sum(alone) / len(alone) if alone else None,
+            cached=self.cached,
+            delivering_s=self.delivering_s,
+            demand_per_s=self.demand_per_s,
+            host_bound=self.host_bound,
+            persistent=self.persistent,
+            order_gain=self.order_gain,
+        )
+
+    def next(self, left_s: float) -> Measurement | None:
+        """What comes next in the time that is left; None at the end."""
+        self.out_of_time = self.out_of_time or left_s < self.window_s
+        if self.broke or self.out_of_time:
+            return None
+        if ("costs", 0) not in self._done:
+            return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
+        if self.options.step and ("step", 0) not in self._done:
+            more = {"most_s": 2 * self.window_s, "step_spec": self.options.step}
+            return self._once("step", "sweep_step", "the step", more)
+        if ("cached", 1) not in self._done:
+            return self._loading("cached", 1, left_s)
+        rung = next_rung(self.tried, self.bounds)
+        best = max(self.tried, key=lambda one: one.score).workers if self.tried else 0
+        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not self._ordered:
+            return self._loading("any order", best, left_s)
+        if rung is not None:
+            return self._loading("rung", rung.workers, left_s, rung.purpose)
+        self.complete = True
+        if best > 1 and ("cached", best) not in self._done:
+            return self._loading("cached", best, left_s)
+        return None
+
+    def take(self, told: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
+        """What came of a measurement."""
+        if told.kind in ("costs", "step"):
+            self._done.add((told.kind, 0))
+            self._take_alone(told, answers[0])
+            return
+        self._done.add((told.kind, told.workers))
+        trouble = next((trouble_of(answer) for answer in answers if trouble_of(answer)), None)
+        found = None
+        if trouble is None:
+            deliveries = [delivery_of(answer.answer or {}) for answer in answers]
+            self._read_batches += self.ranks * (max(one.batches for one in deliveries) + told.workers * self.plan.prefetch_factor)
+            found = measured(
+                deliveries,
+                workers=told.workers,
+                purpose=told.purpose,
+                warm=told.warm,
+                epoch_samples=self.epoch_samples,
+                throttled=throttled,
+            )
+        if told.kind == "cached":
+            if found:
+                self.cached[told.workers] = found.rate.samples_per_s
+                used = found.evidence.cpus_used
+                self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
+        elif told.kind == "any order":
+            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
+            self.order_gain = found.rate.samples_per_s / in_order[-1] if found else None
+        elif found:
+            self.measured.append(found)
+        elif trouble is not None:
+            self._stop_at(told.workers, trouble)
+        else:
+            self.out_of_time = True
+
+    def _take_alone(self, told: Measurement, answer: Probed) -> None:
+        if answer.answer is None:
+            what = f"--step {self.options.step}: " if told.kind == "step" else ""
+            self.broke = what + (answer.ended.error or f"it {answer.ended.in_words}")
+        elif told.kind == "costs":
+            self.costs = msgspec.convert({**answer.answer, "batches": 0}, Costs)
+            self._read_batches = answer.answer["batches"]
+        else:
+            self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
+
+    def _stop_at(self, workers: int, trouble: str) -> None:
+        """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""
+        memory = refused_memory(trouble)
+        if not memory and (workers == self.bounds.current or not any(one.workers for one in self.measured) or workers <= 1):
+            self.broke = trouble
+            return
+        what = "it was refused more memory" if memory else trouble
+        self.limited_by = f"{count(workers, 'worker')}: {what}"
+        self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
+
+    @property
+    def _ordered(self) -> bool:
+        return any(kind == "any order" for kind, _ in self._done)
+
+    @property
+    def _has_slow_batches(self) -> bool:
+        return self.costs is not None and self.costs.unevenness >= SLOW_BATCHES
+
+    @property
+    def _own_batch_size(self) -> int | None:
+        """None where the loader has its own."""
+        own = self.loader.arguments
+        return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
+
+    def _once(self, kind: Kind, probe: str, title: str, more: dict[str, Any]) -> Measurement:
+        plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.allowed_bytes}
+        return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
+
+    def _loading(self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder") -> Measurement:
+        cached = kind == "cached"
+        window_s = self.window_s / 2 if cached else self.window_s
+        most_s = min(left_s, LONGEST_WINDOWS * self.window_s + 0.5 * workers)
+        plain = {
+            "workers": workers,
+            "prefetch_factor": self.plan.prefetch_factor,
+            "method": "fork" if cached else self.method,  # what is cached cannot be sent, and rates are the same
+            "pin_memory": bool(self.plan.pin_memory) and not self.loader.cuda_used,
+            "batch_size": self._own_batch_size,
+            "window_s": window_s,
+            "most_s": most_s,
+            "worker_bytes": self.allowed_bytes // (self.ranks * max(workers, 1)),
+            "shared_bytes": self.allowed_bytes,
+            "step_s": None if cached or self.options.step else self.step_s,
+            "step_spec": None if cached else self.options.step,
+            "cached": cached,
+            "in_order": False if kind == "any order" else None,
+        }
+        begins = [0 if cached else self._read_batches + rank for rank in range(self.ranks)]
+        titles = {"cached": "handing over", "rung": "loading", "any order": "loading in any order"}
+        return Measurement(
+            kind=kind,
+            probe="sweep_rung",
+            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks} for begin in begins],
+            title=f"{titles[kind]} with {count(workers, 'worker')}",
+            most_s=most_s,
+            workers=workers,
+            purpose=purpose,
+            warm=self._all_read,
+        )
+
+    @property
+    def _all_read(self) -> bool:
+        """Whether what comes next has been read before: all batches of an epoch have; an iterable dataset begins anew."""
+        own = self.loader.arguments
+        batches = own.batches if own else None
+        if batches is None and self.loader.length is not None and self.plan.batch_size:
+            batches = math.ceil(self.loader.length / self.plan.batch_size)
+        if self.loader.kind == "iterable":
+            return self._read_batches > 0
+        return batches is not None and self._read_batches >= batches
+
+    def _fitting(self, wished: int) -> int:
+        """The most workers whose memory is there by prediction, as long as the others that use it let it be."""
+        for workers in range(wished + 1):
+            need = self._need_bytes(workers)
+            shared = self.plan.shm_need_with(workers, self.plan.prefetch_factor) or 0
+            if self.free_shared_bytes is not None and shared > self.free_shared_bytes:
+                there = f"{binary_size(self.free_shared_bytes)} of /dev/shm are free"
+                self.limited_by = f"{count(workers, 'worker')} would need {binary_size(shared)} of shared memory, and {there}"
+                return workers - 1
+            if need > self.allowed_bytes and workers:
+                there = f"of the memory that is left, {binary_size(self.allowed_bytes)} may be taken"
+                self.limited_by = f"{count(workers, 'worker')} would take about {binary_size(need)}; {there}"
+                return workers - 1
+        return wished
+
+    def _need_bytes(self, workers: int) -> int:
+        """Of memory, private and shared, beside the processes that are there already."""
+        return self.plan.memory_need_with(workers, self.plan.prefetch_factor) - MAIN_PROCESS_BYTES
+
+
+def trouble_of(answer: Probed) -> str | None:
+    """Why a loader delivered nothing that counts."""
+    if answer.answer is None:
+        return answer.ended.error or f"it {answer.ended.in_words}"
+    if answer.answer["pressed"]:
+        return "MemoryError: the machine ran short of memory"
+    raised: str | None = answer.answer["raised"]
+    return raised

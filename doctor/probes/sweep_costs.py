@@ -1,0 +1,105 @@
+"""What a sample costs in one process: reading it for the first time and again, and collating it.
+
+What others on this machine take is left out: the time in the queue for a CPU does not count.
+"""
+
+import itertools
+import time
+
+from .accounts import queued_s, received_bytes, stored_bytes
+from .stream import stream_of
+
+SLOW_PART = 0.1
+
+
+def probe(arguments, step, loaded):
+    """`batch_size` (None: the loader's own), `most_s` for all, `allowed_bytes`. Reads the first batches that a loader would."""
+    loaded.limit_memory(arguments["allowed_bytes"])
+    step("read and collate")
+    own = Work(loaded)
+    begin_s = loaded.clock_s()
+    stored, received = own_stored_bytes(), received_bytes()
+    for indices in batches_of(loaded, arguments["batch_size"]):
+        own.do(indices)
+        if loaded.clock_s() - begin_s > arguments["most_s"] / 2:
+            break
+    told = own.means()
+    told["batches"] = len(own.kept)
+    if stored is not None:
+        told["stored_bytes"] = (own_stored_bytes() - stored) / own.samples if own.samples else None
+    if received is not None:
+        told["received_bytes"] = max(0.0, received_bytes() - received) / max(own.samples, 1)
+    step("read the same again")
+    if not loaded.iterable and own.samples:
+        again = Work(loaded)
+        begin_s = loaded.clock_s()
+        for indices in own.kept:
+            again.do(indices, collate=False)
+            if loaded.clock_s() - begin_s > arguments["most_s"] / 2:
+                break
+        told["again_s"] = again.read_s / again.samples
+    return told
+
+
+class Work:
+    def __init__(self, loaded):
+        self.loaded = loaded
+        self.stream = iter(loaded.dataset) if loaded.iterable else None
+        self.batched = loaded.loader is None or loaded.loader.batch_sampler is not None
+        self.samples, self.read_s, self.read_cpu_s, self.collate_s = 0, 0.0, 0.0, 0.0
+        self.each = []  # type: list[float]
+        self.kept = []  # type: list[object]
+
+    def do(self, indices, collate=True):
+        """Read a batch, and collate it; gives it."""
+        begin_s, cpu_s = self.now_s(), time.thread_time()
+        if self.stream is not None:
+            samples = list(itertools.islice(self.stream, indices))
+            if not samples:
+                self.stream = iter(self.loaded.dataset)
+                samples = list(itertools.islice(self.stream, indices))
+        else:
+            samples = self.loaded.read(indices if isinstance(indices, (list, tuple)) else [indices])
+        self.read_cpu_s += time.thread_time() - cpu_s
+        read_s = self.now_s() - begin_s
+        self.read_s += read_s
+        self.each.append(read_s)
+        self.kept.append(indices)
+        self.samples += len(samples)
+        if not collate or not samples:
+            return None
+        begin_s = self.now_s()
+        batch = self.loaded.collate_fn(samples if self.batched else samples[0])
+        self.collate_s += self.now_s() - begin_s
+        return batch
+
+    def now_s(self):
+        """A clock that stands while this thread waits for a CPU."""
+        return self.loaded.clock_s() - queued_s()
+
+    def means(self):
+        number = max(self.samples, 1)
+        ordered = sorted(self.each)
+        slowest = ordered[-max(1, int(len(ordered) * SLOW_PART)) :]
+        return {
+            "samples": self.samples,
+            "read_s": max(0.0, self.read_s) / number,
+            "read_cpu_s": self.read_cpu_s / number,
+            "collate_s": max(0.0, self.collate_s) / number,
+            "typical_s": ordered[len(ordered) // 2] if ordered else 0.0,
+            "slow_s": sum(slowest) / len(slowest) if slowest else 0.0,
+        }
+
+
+def batches_of(loaded, batch_size):
+    """Indices of batches; of an iterable dataset how many samples each has."""
+    if loaded.iterable:
+        size = batch_size or (loaded.loader is not None and loaded.loader.batch_size) or 1
+        return itertools.repeat(size)
+    return iter(stream_of(loaded, batch_size, 0, 1)[1])
+
+
+def own_stored_bytes():
+    import os  # noqa: PLC0415
+
+    return stored_bytes(os.getpid())

@@ -1,0 +1,124 @@
+"""The sweep on loaders of known cost, measured for real: what is in the way gets its name, on quiet machines and busy ones.
+
+Loaders that sleep are as fast as they are anywhere; of those that compute, only names are asked for, and no speed.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dl_doctor.facts import LoaderSweep, loader, loader_sweep
+from dl_doctor.facts.cgroups import Cgroups
+from dl_doctor.model import Unavailable
+from dl_doctor.probing import Probes
+from dl_doctor.settings import Settings, SweepOptions
+from dl_doctor.system import System
+from dl_doctor.units import GIB, MIB
+from tests.collected import collected
+from tests.facts import (
+    allowance,
+    cpu_budget,
+    cpu_limit,
+    loader_plan,
+    memory_budget,
+    readable,
+    shared_memory,
+    start_methods,
+    target,
+)
+
+SETS = Path(__file__).parents[2] / "sweep_sets.py"
+
+
+def swept(torch_python: str, name: str, *, headroom: int = 8 * GIB, shm: int = GIB, **options: Any) -> LoaderSweep:
+    """What the sweep says of a loader of sweep_sets.py, within 8 seconds unless it is said."""
+    settings = Settings(loader=f"{SETS}:{name}", sweep=SweepOptions(**{"budget_s": 8.0, **options}))
+    memory = memory_budget(headroom)
+
+    async def of_it(probes: Probes) -> LoaderSweep | Unavailable:
+        made = await loader.collect(probes, settings, target(path=torch_python), allowance())
+        assert isinstance(made, loader.Loader), made
+        plan = loader_plan(loader=made, batch_bytes=MIB)
+        groups = Cgroups(groups={}, version="v2", namespaced=None)
+        facts = (
+            made,
+            readable(made),
+            plan,
+            start_methods(),
+            cpu_budget(cpu_limit(2)),
+            memory,
+            shared_memory(free_bytes=shm),
+            groups,
+        )
+        told = [one async for one in loader_sweep.collect(System(), probes, settings, *facts)]
+        return told[-1]
+
+    found = collected(of_it)
+    assert isinstance(found, LoaderSweep), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "bottleneck"),
+    [
+        ("latency", {"workers": (1, 4)}, "latency"),
+        ("latency", {"workers": (1, 4), "ranks": 2}, "latency"),
+        ("iterable", {"workers": (1, 4)}, "latency"),
+        ("unbatched", {"workers": (1, 4)}, "latency"),
+        ("cpu", {"workers": (1, 4)}, "cpu"),
+        ("lock", {"workers": (1, 4)}, "lock"),
+        ("collate", {"workers": (1, 4)}, "collate"),
+        ("ipc", {"workers": (1, 4)}, "ipc"),
+        ("network", {"workers": (1, 4)}, "network"),
+        ("straggler", {"workers": (1, 8), "budget_s": 20}, "straggler"),
+        ("startup", {"workers": (1, 2), "budget_s": 20}, "startup"),
+        ("latency", {"workers": (1, 4), "step_time_s": 0.1}, "gpu"),
+        ("latency", {"workers": (1, 4), "step": f"{SETS.parent}/sweep_steps.py:busy"}, "host"),
+        ("latency", {"shm": 19 * MIB}, "memory"),  # for 8 workers: there is no room for 9, and each one still helps
+    ],
+)
+def test_what_is_in_the_way_gets_its_name(torch_python: str, name: str, options: dict[str, Any], bottleneck: str) -> None:
+    found = swept(torch_python, name, **options)
+
+    assert found.bottleneck == bottleneck, found
+    assert found.evidence
+
+
+def test_what_sleeps_is_recommended_as_many_workers_as_help(torch_python: str) -> None:
+    found = swept(torch_python, "latency", workers=(0, 1, 4))
+    rates = [point.samples_per_s for point in found.points]
+
+    assert found.recommended == 4, found
+    assert rates[2] / rates[1] > 2
+    assert 80 < rates[1] < 260  # 4 ms for a sample, and on a busy machine more
+    assert {stage.name for stage in found.stages} >= {"workers", "main process"}
+    assert found.line == "DataLoader(..., num_workers=4)"
+
+
+def test_a_loader_that_raises_is_told(torch_python: str) -> None:
+    found = swept(torch_python, "raising")
+
+    assert (found.conclusion, found.recommendation, found.points) == ("broke", None, ())
+    assert "ValueError: sample" in found.why
+
+
+def test_nothing_is_started_that_memory_does_not_hold(torch_python: str) -> None:
+    found = swept(torch_python, "latency", headroom=64 * MIB, budget_s=5)
+
+    assert max((point.num_workers for point in found.points), default=0) <= 2
+    assert found.limited_by
+    assert "of the memory that is left" in found.limited_by
+
+
+def test_a_step_that_cannot_be_imported_is_named(torch_python: str) -> None:
+    found = swept(torch_python, "latency", step="no_such_module:train")
+
+    assert found.why == "the loader broke: --step no_such_module:train: ModuleNotFoundError: No module named 'no_such_module'"
+
+
+def test_batches_that_take_too_long_ask_for_a_larger_budget(torch_python: str) -> None:
+    found = swept(torch_python, "slow", budget_s=3)
+
+    assert found.conclusion == "nothing"
+    assert "a batch takes 1.6 s; --budget 80 may be enough" in found.why

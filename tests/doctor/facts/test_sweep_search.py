@@ -1,0 +1,164 @@
+"""The search and the choice on curves that are written down, with and without noise."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dl_doctor.facts.recommending import Choice, choose
+from dl_doctor.facts.sweep_search import Bounds, Rung, Tried, next_rung
+
+Curve = Callable[[int], float]
+
+
+def computing(cpus: float, each: float = 100.0) -> Curve:
+    """W workers that compute share these CPUs; without workers nothing overlaps."""
+    return lambda workers: each * min(max(workers, 0.9), cpus)
+
+
+def waiting(most: float = 1e9, each: float = 20.0) -> Curve:
+    return lambda workers: min(each * max(workers, 0.9), most)
+
+
+def retrograde(best: int) -> Curve:
+    """Faster up to a number of workers, slower by a tenth with each one more."""
+    return lambda workers: 100.0 * max(min(workers, best), 0.9) * 0.9 ** max(0, workers - best)
+
+
+def flat(workers: int) -> float:
+    return 50.0 if workers else 49.0
+
+
+def needless(workers: int) -> float:
+    """Handing over costs more than reading."""
+    return 1000.0 if workers == 0 else 400.0
+
+
+def searched(curve: Curve, bounds: Bounds, noise: float = 0.0, seed: int = 0, most: int = 99) -> list[Tried]:
+    draw = random.Random(seed)
+    tried: list[Tried] = []
+    while len(tried) < most and (rung := next_rung(tried, bounds)) is not None:
+        rate = curve(rung.workers) * math.exp(draw.gauss(0, noise))
+        used = min(float(rung.workers), bounds.cpus) if curve.__qualname__.startswith("computing") else 0.01 * rung.workers
+        tried.append(Tried(workers=rung.workers, rate=rate, score=rate, purpose=rung.purpose, cpus_used=used))
+    return tried
+
+
+def chosen(curve: Curve, bounds: Bounds, **how: Any) -> Choice:
+    return choose(searched(curve, bounds, **how), bounds.current, {})
+
+
+@pytest.mark.parametrize(
+    ("curve", "bounds", "ladder"),
+    [
+        (computing(4), Bounds(cpus=4), [0, 1, 2, 4, 8]),  # 16 are more than two for each CPU, and those are busy
+        (computing(2), Bounds(cpus=8), [0, 1, 2, 4, 8]),  # two rungs without gain
+        (computing(2), Bounds(cpus=8, budget_s=25), [0, 1, 2, 4]),  # one is enough where time is short
+        (waiting(), Bounds(cpus=2), [0, 1, 2, 4, 8, 16, 32]),  # what waits may be far more than the CPUs
+        (waiting(), Bounds(cpus=2, most=5), [0, 1, 2, 4]),  # as many as memory allows
+        (computing(2), Bounds(cpus=2, current=12), [0, 1, 2, 4, 12]),  # the job's own setting, wherever it lies
+        (waiting(), Bounds(cpus=2, listed=(3, 1, 9)), [3, 1, 9]),  # as asked for
+        (waiting(), Bounds(cpus=0.5), [0, 1, 2, 4, 8, 16, 32]),
+    ],
+)
+def test_the_ladder(curve: Curve, bounds: Bounds, ladder: list[int]) -> None:
+    assert [one.workers for one in searched(curve, bounds) if one.purpose == "ladder"] == ladder
+
+
+@pytest.mark.parametrize(
+    ("curve", "bounds", "refined"),
+    [
+        (retrograde(6), Bounds(cpus=8), [6, 12]),  # the best of the ladder is 8
+        (computing(4), Bounds(cpus=4), [3, 6]),
+        (flat, Bounds(cpus=4), []),  # between 0, 1 and 2 there is nothing
+        (computing(4), Bounds(cpus=4, listed=(1, 4, 8)), []),
+    ],
+)
+def test_the_gaps_beside_the_best(curve: Curve, bounds: Bounds, refined: list[int]) -> None:
+    assert [one.workers for one in searched(curve, bounds) if one.purpose == "refine"] == refined
+
+
+def test_candidates_are_measured_in_turn_and_back() -> None:
+    tried = searched(computing(4), Bounds(cpus=4))
+
+    assert [one.workers for one in tried if one.purpose == "verify"] == [4, 6, 8, 8, 6, 4]
+
+
+@pytest.mark.parametrize(
+    ("curve", "bounds", "conclusion", "workers"),
+    [
+        (computing(4), Bounds(cpus=4), "change", 4),
+        (computing(4), Bounds(cpus=4, current=4), "keep", 4),
+        (computing(4), Bounds(cpus=4, current=8), "keep", 8),  # as fast, so that nothing needs to change
+        (computing(4), Bounds(cpus=4, current=1), "change", 4),
+        (computing(2.5), Bounds(cpus=2.5, current=2), "change", 3),
+        (waiting(), Bounds(cpus=2, current=2), "change", 32),
+        (waiting(most=100), Bounds(cpus=2), "change", 6),  # 5 would do, between 4 and 8 only the middle is tried
+        (retrograde(6), Bounds(cpus=8, current=16), "change", 6),
+        (retrograde(2), Bounds(cpus=2), "change", 2),
+        (flat, Bounds(cpus=4, current=8), "keep", 8),
+        (flat, Bounds(cpus=4), "change", 0),  # fewest within 3 %
+        (needless, Bounds(cpus=4, current=4), "change", 0),
+    ],
+)
+def test_the_fewest_workers_that_are_as_good(curve: Curve, bounds: Bounds, conclusion: str, workers: int) -> None:
+    choice = chosen(curve, bounds)
+
+    assert (choice.conclusion, choice.workers) == (conclusion, workers)
+
+
+@pytest.mark.parametrize("curve", [computing(4), waiting(most=130), retrograde(3), flat], ids=["cpu", "wait", "retro", "flat"])
+def test_with_noise_of_3_percent_nearly_all_choices_lose_less_than_8(curve: Curve) -> None:
+    """3 % are given away on purpose."""
+    best = max(map(curve, range(33)))
+    bounds = Bounds(cpus=4)
+    choices = [chosen(curve, bounds, noise=0.03, seed=seed) for seed in range(200)]
+    named = [choice.workers for choice in choices if choice.workers is not None]
+    good = [workers for workers in named if curve(workers) >= 0.92 * best]
+
+    assert len(named) >= 0.9 * len(choices)
+    assert len(good) >= 0.93 * len(named)
+
+
+def test_what_cannot_be_repeated_is_called_too_noisy() -> None:
+    choices = [chosen(computing(4), Bounds(cpus=4), noise=0.25, seed=seed) for seed in range(100)]
+
+    assert sum(choice.conclusion == "too_noisy" for choice in choices) >= 60
+
+
+def test_a_busy_minute_harms_nobody_who_is_measured_in_turn() -> None:
+    """In the second round everything takes twice as long: ratios within a round stay."""
+    order = [4, 8, 8, 4]
+    slow = [1.0, 1.0, 0.5, 0.5]
+    first = [Tried(workers=w, rate=r, score=r, purpose="ladder") for w, r in ((4, 100.0), (8, 130.0))]
+    rounds = [
+        Tried(workers=w, rate=factor * (100 + 30 * (w == 8)), score=factor * (100 + 30 * (w == 8)), purpose="verify")
+        for w, factor in zip(order, slow, strict=True)
+    ]
+    choice = choose([*first, *rounds], None, {})
+
+    assert max(choice.scores, key=lambda workers: choice.scores[workers]) == 8
+    assert choice.scores[8] / choice.scores[4] == pytest.approx(1.3)
+    assert choice.conclusion == "too_noisy"  # and it is told that nobody could repeat it
+
+
+def test_what_was_read_for_the_first_time_may_have_waited_for_the_disk() -> None:
+    cold = [Tried(workers=w, rate=60.0, score=60.0, purpose="ladder", warm=False) for w in (0, 1, 2)]
+    warm = [Tried(workers=w, rate=100.0, score=100.0, purpose="ladder", warm=True) for w in (4, 8, 16)]
+    refined = [Tried(workers=w, rate=90.0, score=90.0, purpose="refine", warm=True) for w in (3, 6)]
+
+    assert next_rung([*cold, *warm, *refined], Bounds(cpus=8)) == Rung(3, "verify")
+    assert next_rung([*cold, *warm[:1], *warm[2:], *refined[:1]], Bounds(cpus=8, listed=(0, 1, 2, 4, 16))) == Rung(0, "verify")
+
+
+def test_without_a_measurement_nothing_is_chosen() -> None:
+    assert choose([], 4, {}).conclusion == "nothing"
+
+
+def test_what_was_measured_once_counts_by_its_interval() -> None:
+    once = [Tried(workers=1, rate=100, score=100, purpose="ladder")]
+
+    assert choose(once, None, {1: 0.3}).conclusion == "too_noisy"
+    assert choose(once, None, {1: 0.02}).conclusion == "change"

@@ -1,0 +1,76 @@
+"""The sweep where the machine itself is what is narrow: a disk with a limit on its rate, and a quota of CPU time."""
+
+import contextlib
+import os
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dl_doctor.model import Report
+
+pytestmark = pytest.mark.lab
+
+SETS = Path(__file__).parents[1] / "sweep_sets.py"
+GROUPS = Path("/sys/fs/cgroup")
+
+PATIENCE_S = 20.0
+
+STORED_BYTES = 64 << 20
+BYTES_PER_S = 16 << 20
+
+
+@contextlib.contextmanager
+def group(controller: str, **files: str) -> Iterator[Path]:
+    """A group of cgroup v1 with these files written, without their controller's prefix."""
+    if not (GROUPS / controller / "cgroup.procs").exists():
+        pytest.skip(f"needs cgroup v1 with {controller}")
+    made = GROUPS / controller / f"dl-doctor-test-{os.getpid()}"
+    made.mkdir()
+    try:
+        for name, content in files.items():
+            (made / name.replace("__", ".")).write_text(content)
+        yield made
+    finally:
+        end_s = time.monotonic() + PATIENCE_S  # for processes that have been killed and have not got the CPU to die
+        while (made / "cgroup.procs").read_text() and time.monotonic() < end_s:
+            time.sleep(0.05)
+        made.rmdir()
+
+
+def swept(inside: Path, python: str, name: str, *options: str, **variables: str) -> dict[str, Any]:
+    """What a sweep says that runs in this group."""
+    doctor = [f"{sysconfig.get_path('scripts')}/dl-doctor", "sweep", f"{SETS}:{name}", "--python", python, "-f", "json", *options]
+    command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(inside), *doctor]
+    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    report = msgspec.json.decode(ended.stdout, type=Report)
+    found: dict[str, Any] = report.facts["loader_sweep"]
+    return found
+
+
+def test_a_slow_disk(torch_python: str, tmp_path: Path) -> None:
+    """Of 16 MiB a second, which is 256 samples; each worker waits for it nearly all the time."""
+    file = Path("/var/tmp") / f"dl-doctor-test-{os.getpid()}"
+    file.write_bytes(os.urandom(STORED_BYTES))
+    device = file.stat().st_dev
+    limit = f"{os.major(device)}:{os.minor(device)} {BYTES_PER_S}"
+    try:
+        with group("blkio", blkio__throttle__read_bps_device=limit) as slow:
+            found = swept(slow, torch_python, "disk", "--workers=1,2,4", "--budget=15", SWEEP_SETS_FILE=str(file))
+    finally:
+        file.unlink()
+
+    assert (found["bottleneck"], found["narrowest"]) == ("disk", "disk"), found
+    assert max(point["samples_per_s"] for point in found["points"]) < 1.5 * BYTES_PER_S / (1 << 16)
+
+
+def test_a_quota(torch_python: str) -> None:
+    with group("cpu", cpu__cfs_period_us="100000", cpu__cfs_quota_us="25000") as small:
+        found = swept(small, torch_python, "cpu", "--workers=1,2", "--budget=25", "--timeout=300")
+
+    assert found["bottleneck"] == "quota", found

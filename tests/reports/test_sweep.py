@@ -1,0 +1,79 @@
+"""A sweep in the terminal: the table, the way of a sample with its rates, what to set; and nothing where nothing was measured."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dl_doctor.model import Outcome, Report
+from dl_doctor.reports.look import Look
+from dl_doctor.reports.text import render
+from tests.made import HOSTILE, SWEEP, measured
+
+TOLD = {
+    **SWEEP,
+    "why": "set num_workers=12", "bottleneck": "ipc", "evidence": "the main process is busy",
+    "current": 4, "ranks": 2, "took_s": 41.2, "complete": True,
+    "recommendation": {
+        **SWEEP["recommendation"],
+        "line": "DataLoader(..., num_workers=12)",
+        "memory_bytes": 3 << 30,
+        "shared_memory_bytes": 616 << 20,
+        "descriptors": 82,
+    },
+}  # fmt: skip
+
+
+def of_a_sweep(plain: Report, fact: Any = TOLD, **fields: Any) -> Report:
+    """The report as `dl-doctor sweep` would have it."""
+    whole = measured(plain)
+    run = msgspec.structs.replace(whole.run, settings={"sweep": {"budget_s": 60}})
+    verdict = Outcome("go", 0, "set num_workers=12")
+    facts = {**whole.facts, "loader_sweep": fact}
+    return msgspec.structs.replace(whole, run=run, facts=facts, results=(), verdict=verdict, **fields)
+
+
+def test_the_report_of_a_sweep(plain: Report, golden: Any) -> None:
+    """Read it whole: it is what a user sees."""
+    text = render(of_a_sweep(plain), Look())
+
+    assert text == golden("sweep.txt", text)
+
+
+def test_eighty_columns_are_enough(plain: Report) -> None:
+    assert [line for line in render(of_a_sweep(plain), Look()).splitlines() if len(line) > 80] == []
+
+
+def test_a_check_shows_it_too(plain: Report) -> None:
+    text = render(msgspec.structs.replace(of_a_sweep(plain), run=plain.run, results=plain.results), Look())
+
+    assert "samples/s" in text
+    assert "Conclusion  set num_workers=12" in text
+    assert "✗ shm-size" in text
+
+
+def test_what_is_not_known_takes_no_column(plain: Report) -> None:
+    bare = {"points": [{"num_workers": 2, "samples_per_s": 10.5}], "recommendation": None}
+    text = render(of_a_sweep(plain, bare), Look())
+
+    assert "GPU fed" not in text
+    assert "10.5" in text
+
+
+@pytest.mark.parametrize("fact", [None, [], {}, {"points": 3}, {"points": [{"num_workers": "x"}], "recommendation": [1]}])
+def test_where_nothing_was_measured(plain: Report, fact: Any) -> None:
+    assert "samples/s" not in render(of_a_sweep(plain, fact), Look())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_do_no_harm(plain: Report, name: str) -> None:
+    hostile = {
+        **TOLD, "bottleneck": name, "evidence": name,
+        "points": [{**point, "bottleneck": name} for point in SWEEP["points"]],
+        "recommendation": {**TOLD["recommendation"], "reason": name, "gain": name, "line": name, "start_method": name},
+    }  # fmt: skip
+    text = render(of_a_sweep(plain, hostile), Look())
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\r" not in text
