@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from signal import Signals
+from signal import Signals, strsignal
 from typing import Any, Literal
 
 import msgspec
@@ -481,3 +481,8 @@ def signal_name(number: int) -> str:
         return Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def signal_named(words: str) -> str:
+    """`SIGSEGV` for strsignal(3)'s "Segmentation fault"; words that are none of those stay as they are."""
+    return next((number.name for number in Signals if strsignal(number) == words), words)

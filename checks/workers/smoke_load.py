@@ -104,15 +104,11 @@ def told_by(raised: str, samples: DatasetSamples | Unavailable, batches: Batches
 def doing(worker: WorkerState) -> str:
     """What a worker does of which no batch comes: whether it computes, such as importing, or waits."""
     if worker.signal or worker.exit_code is not None:
-        return f"worker {worker.pid} {end_of(worker)}"
+        return f"worker {worker.pid} {worker.end}"
     if worker.state is None:
         return f"worker {worker.pid} is gone"
     waits = f" in {worker.wait_channel}" if worker.wait_channel else ""
     return f"worker {worker.pid} has used {plain(worker.cpu_s or 0)} s of CPU and is in state {worker.state}{waits}"
-
-
-def end_of(worker: WorkerState) -> str:
-    return f"died by {worker.signal}" if worker.signal else f"exited with {worker.exit_code}"
 
 
 def not_tried(load: SmokeLoad) -> Finding:
@@ -184,10 +180,9 @@ def raised(load: SmokeLoad) -> Finding:
     error = (load.raised or "").strip()
     if short_of_descriptors(error + load.printed):
         return out_of_descriptors(error, load)
-    ends = sorted({end_of(worker) for worker in load.processes if worker.signal or worker.exit_code})
     if "DataLoader worker (pid" in error:
-        memory = " SIGKILL is what the kernel sends where memory runs out." if "died by SIGKILL" in ends else ""
-        summary = f"A worker {' and one '.join(ends)}" if ends else f"A worker died: {error.splitlines()[0]}"
+        memory = " SIGKILL is what the kernel sends where memory runs out." if "died by SIGKILL" in load.ends else ""
+        summary = f"A worker {' and one '.join(load.ends)}" if load.ends else f"A worker died: {error.splitlines()[0]}"
         why = f"In the job the loader then says: {error.splitlines()[0]}.{memory}{last_printed(load)}"
     else:
         summary = f"Loading raised {error.splitlines()[-1].strip()}"

@@ -14,7 +14,7 @@ from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.model import Ended, Unavailable
-from dl_doctor.probing import Probed, Probes, signal_name
+from dl_doctor.probing import Probed, Probes, signal_name, signal_named
 from dl_doctor.units import binary_size
 
 PATIENCE_S = 30.0
@@ -31,6 +31,10 @@ FEEDER = re.compile(r"in _feed\n(?:\s+.*\n)+(?P<error>\S.*)")
 """The traceback of the thread that writes a worker's batches into its queue (multiprocessing/queues.py), and its last line."""
 
 
+END_IN_TORCHS_WORDS = re.compile(r"is killed by signal: (?P<signal>[^.]+)\.|exited unexpectedly with exit code (?P<code>\d+)")
+"""Of a worker that died while others were still being started: nobody has the list of workers then. Source: DataLoader.cpp."""
+
+
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker was doing at the end. Source: /proc/PID/stat, /proc/PID/wchan."""
 
@@ -44,6 +48,10 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     wait_channel: str | None
     cpu_s: float | None
     """Seconds of CPU that it has used since it was started."""
+
+    @property
+    def end(self) -> str:
+        return f"died by {self.signal}" if self.signal else f"exited with {self.exit_code}"
 
 
 class SmokeLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +99,16 @@ class SmokeLoad(msgspec.Struct, frozen=True, kw_only=True):
         """What a worker's feeder thread raised: the batch is lost then, and the loader is not told."""
         found = FEEDER.search(self.printed)
         return found["error"].strip() if found else None
+
+    @property
+    def ends(self) -> list[str]:
+        """How workers ended that did not end well, each way once."""
+        seen = {worker.end for worker in self.processes if worker.signal or worker.exit_code}
+        told = END_IN_TORCHS_WORDS.search(self.raised or "")
+        if told and not seen:
+            words = told["signal"]
+            return [f"died by {signal_named(words)}" if words else f"exited with {told['code']}"]
+        return sorted(seen)
 
     @property
     def out_of_memory(self) -> bool:

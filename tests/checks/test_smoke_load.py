@@ -148,3 +148,21 @@ def test_a_timeout_that_is_shorter_than_a_batch_takes(
     with_timeout = loader(loader_arguments(timeout_s=timeout_s))
 
     assert CHECK.judge(smoke_load(*came_s, **fields), with_timeout, UNKNOWN, UNKNOWN).status == status
+
+
+@pytest.mark.parametrize(
+    ("torchs_words", "end"),
+    [
+        ("is killed by signal: Segmentation fault. ", "A worker died by SIGSEGV"),
+        ("is killed by signal: Killed. It is possible that dataloader's workers are out of shared memory.", "died by SIGKILL"),
+        ("is killed by signal: Bus error. ", "A worker died by SIGBUS"),
+        ("exited unexpectedly with exit code 3. Details are lost due to multiprocessing.", "A worker exited with 3"),
+    ],
+)
+def test_a_worker_that_dies_while_others_are_started_is_told_alike(torchs_words: str, end: str) -> None:
+    """The exception is raised in the iterator's constructor then, so that nobody has the list of workers."""
+    error = f"RuntimeError: DataLoader worker (pid 15012) {torchs_words}"
+    verdict = CHECK.judge(smoke_load(raised=error, processes=()), LOADER, UNKNOWN, UNKNOWN)
+
+    assert verdict.status == "fail"
+    assert end in verdict.findings[0].summary
