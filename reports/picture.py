@@ -167,7 +167,10 @@ class Sweep:
         return next((point for point in self.points if point.recommended), None)
 
 
-ADVISED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method")
+ADVISED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method", "in_order", "worker_method")
+
+SELDOM_SET = ("in_order", "worker_method")
+"""Of these only what is to be changed is told."""
 
 
 def sweep_of(facts: Mapping[str, Any]) -> Sweep | None:
@@ -180,6 +183,7 @@ def sweep_of(facts: Mapping[str, Any]) -> Sweep | None:
     if not found:
         return None
     advice = [Advice(name, *map(words, setting(told[name]))) for name in ADVISED if told.get(name) is not None]
+    advice = [one for one in advice if one.name not in SELDOM_SET or one.basis == "measured"]
     return Sweep(tuple(found), tuple(advice), words(told.get("bottleneck")), words(told.get("reason")), words(told.get("gain")))
 
 

@@ -154,6 +154,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the step itself keeps the main process computing all the time."""
 
     persistent: bool = False
+    shards: int | None = None
+    """Of an iterable dataset; each is read by one worker."""
+
     order_gain: float | None = None
     """The rate of delivering in any order against that of delivering in order."""
 
@@ -164,7 +167,7 @@ Named = tuple[Bottleneck, str]
 
 def bottleneck_of(seen: Evidence, known: Known) -> Named:
     """The narrowest stage at one setting."""
-    for rule in (fed, starting, throttled, held_up, handing_over, computing, blocked):
+    for rule in (fed, idle, starting, throttled, held_up, handing_over, computing, blocked):
         if (named := rule(seen, known)) is not None:
             return named
     return "unknown", "the kernel does not tell what the workers did"
@@ -181,6 +184,14 @@ def fed(seen: Evidence, known: Known) -> Named | None:
     if known.host_bound:
         return "host", f"{got}: it keeps the main process's CPU busy"
     return "gpu", got
+
+
+def idle(seen: Evidence, known: Known) -> Named | None:
+    """Some have nothing to read: what the others do says nothing of more of them."""
+    if not known.shards or seen.workers <= known.shards:
+        return None
+    told = f"{count(seen.workers, 'worker')} share {count(known.shards, 'shard')}"
+    return "unknown", f"{told}: {seen.workers - known.shards} of them have nothing to read"
 
 
 def starting(seen: Evidence, known: Known) -> Named | None:

@@ -13,7 +13,7 @@ from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.readable_dataset import ReadableDataset
-from dl_doctor.facts.recommending import Choice, choose
+from dl_doctor.facts.recommending import Choice
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.sweep_advice import (
@@ -21,13 +21,13 @@ from dl_doctor.facts.sweep_advice import (
     Point,
     Recommendation,
     StageRate,
-    half_widths,
     narrowest_of,
     narrowest_stage,
     points_of,
     recommendation_of,
     stages_of,
 )
+from dl_doctor.facts.sweep_arms import Trial
 from dl_doctor.facts.sweep_course import STARTING_S, Course
 from dl_doctor.facts.sweep_rates import budget_needed_s
 from dl_doctor.model import Unavailable
@@ -72,6 +72,9 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
 
     limited_by: str | None
     """What kept it from more workers, if something did."""
+
+    tried: tuple[Trial, ...] = ()
+    """Other features of the DataLoader, at the recommended number of workers."""
 
     budget_s: float
     took_s: float
@@ -125,6 +128,8 @@ async def collect(
 
 
 def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan) -> Unavailable | None:
+    if loader.own_threads:
+        return Unavailable.absent(f"num_workers does not apply: {loader.own_threads}")
     if isinstance(readable, Unavailable):
         return readable
     if loader.arguments is None and plan.batch_size is None:
@@ -152,15 +157,27 @@ def told(course: Course, took_s: float) -> LoaderSweep:
     """What is known so far."""
     known = course.known
     points = points_of(course.measured, known, course.epoch_samples)
-    choice = choose(course.tried, course.bounds.current, half_widths(course.measured))
+    choice = course.choice
+    tried = tuple(course.trials.made) if course.trials else ()
     conclusion: Conclusion = "broke" if course.broke else choice.conclusion
     recommendation = None
     if conclusion in ("change", "keep"):
         recommendation = recommendation_of(
-            choice, points, course.plan, method=course.method, persistent=course.persistent, limited_by=course.limited_by
+            choice,
+            points,
+            course.plan,
+            method=course.method,
+            persistent=course.persistent,
+            limited_by=course.limited_by,
+            nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.shards else None,
+            trials=tried,
+            in_order=course.in_order,
         )
+        if recommendation is not None and course.repeats and (course.bounds.current or 0) > 1:
+            told_now = f"an epoch holds each sample once, and not {course.bounds.current} times"
+            recommendation = msgspec.structs.replace(recommendation, gain=told_now)
     best = choice.workers if choice.workers is not None else max(choice.scores, key=choice.scores.__getitem__, default=None)
-    if recommendation is not None and recommendation.persistent_workers == Advised(value=True, basis="rule"):
+    if recommendation is not None and settings_beside(recommendation):
         conclusion = "change"
     bottleneck: Bottleneck = "unknown"
     evidence, narrowest = "", None
@@ -181,7 +198,8 @@ def told(course: Course, took_s: float) -> LoaderSweep:
         costs=course.costs,
         current=course.bounds.current,
         ranks=course.ranks,
-        limited_by=course.limited_by,
+        limited_by=course.limited_by or course.nothing_to_read,
+        tried=tried,
         budget_s=course.options.budget_s,
         took_s=took_s,
         complete=course.complete,
@@ -197,11 +215,17 @@ def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:
     if choice.conclusion == "too_noisy":
         return too_noisy(course, choice)
     workers = choice.workers or 0
-    stays = told is not None and told.persistent_workers == Advised(value=True, basis="rule")
-    also = " and persistent_workers=True" if stays else ""
-    if stays or choice.conclusion == "change":
-        return f"set num_workers={workers}{also}"
+    beside = settings_beside(told) if told else []
+    if beside or choice.conclusion == "change":
+        return f"set {' and '.join([f'num_workers={workers}', *beside])}"
     return f"no change needed: {count(workers, 'worker')}"
+
+
+def settings_beside(told: Recommendation) -> list[str]:
+    """What is to be set beside the number of workers, as in a line of Python."""
+    named = ("prefetch_factor", "in_order", "worker_method", "persistent_workers")
+    advised: list[tuple[str, Advised]] = [(name, getattr(told, name)) for name in named]
+    return [f"{name}={one.value!r}" for name, one in advised if one.basis != "kept"]
 
 
 RUNGS = 8

@@ -6,15 +6,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from dl_doctor.facts.bottleneck import SLOW_BATCHES, Costs, Known
+from dl_doctor.facts.bottleneck import FED, SLOW_BATCHES, Costs, Known
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
+from dl_doctor.facts.sweep_advice import half_widths
+from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_rung
 from dl_doctor.facts.trouble import refused_memory
+from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
@@ -29,13 +33,19 @@ LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
 WINDOWS_IN_BUDGET = 24
 """So many windows, with what starting takes, make a sweep."""
 
+WITH_SETTLING = 1.5
+"""Times a window that a measurement takes, after its first batch."""
+
 LONGEST_WINDOWS = 4
 """A slow dataset may take so many windows for the few batches that make a measurement."""
 
 STARTING_S = 15.0
 """What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
 
-Kind = Literal["costs", "step", "cached", "rung", "any order"]
+SHARING_S = 4.0
+"""For seeing whether workers of an iterable dataset share its items out; more if 16 of them take longer."""
+
+Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm"]
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +96,26 @@ class Course:
         self.limited_by: str | None = None
         """What kept it from more workers."""
 
+        self.nothing_to_read: str | None = None
+        """Why more workers would have nothing of their own to read, of an iterable dataset."""
+
+        self.repeats = False
+        """Whether each worker gives all of an iterable dataset."""
+
+        self.trials: Trials | None = None
         self.out_of_time = False
         self.complete = False
         self._done: set[tuple[Kind, int]] = set()
         self._read_batches = 0
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
+        shards = loader.shards if loader.kind == "iterable" else None
+        if shards and shards < wished and not options.workers:
+            wished = max(shards, plan.num_workers or 0)
+            self.nothing_to_read = f"{count(shards, 'shard')}: more workers would have nothing to read"
         self.bounds = Bounds(
             cpus=cpu.cpus * plan.ranks / self.ranks,
             most=self._fitting(wished),
+            shards=shards or None,
             current=plan.num_workers,
             listed=options.workers,
             budget_s=options.budget_s,
@@ -119,6 +141,18 @@ class Course:
         return [one.tried(self.epoch_samples, persistent=self.persistent) for one in self.measured]
 
     @property
+    def choice(self) -> Choice:
+        """A setting of now with more workers than shards is not kept, however fast it is: the rest of them read nothing."""
+        current, shards = self.bounds.current, self.bounds.shards
+        sensible = None if current is not None and shards is not None and current > shards else current
+        return choose(self.tried, sensible, half_widths(self.measured))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the loader as it is delivers batches in the sampler's order."""
+        return self.loader.arguments is None or self.loader.arguments.in_order
+
+    @property
     def known(self) -> Known:
         alone = [one.rate.samples_per_s for one in self.measured if one.workers == 1]
         return Known(
@@ -129,6 +163,7 @@ class Course:
             demand_per_s=self.demand_per_s,
             host_bound=self.host_bound,
             persistent=self.persistent,
+            shards=self.bounds.shards,
             order_gain=self.order_gain,
         )
 
@@ -139,6 +174,8 @@ class Course:
             return None
         if ("costs", 0) not in self._done:
             return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
+        if self.loader.kind == "iterable" and ("sharing", 0) not in self._done:
+            return self._sharing()
         if self.options.step and ("step", 0) not in self._done:
             more = {"most_s": 2 * self.window_s, "step_spec": self.options.step}
             return self._once("step", "sweep_step", "the step", more)
@@ -146,20 +183,24 @@ class Course:
             return self._loading("cached", 1, left_s)
         rung = next_rung(self.tried, self.bounds)
         best = max(self.tried, key=lambda one: one.score).workers if self.tried else 0
-        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not self._ordered:
+        reordered = self._ordered or not self._may_reorder
+        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not reordered:
             return self._loading("any order", best, left_s)
+        if (rung is None or rung.purpose == "verify") and (trial := self._next_trial(left_s)):
+            return trial  # in any order, before time is spent on comparing numbers of workers in order
         if rung is not None:
             return self._loading("rung", rung.workers, left_s, rung.purpose)
         self.complete = True
         if best > 1 and ("cached", best) not in self._done:
             return self._loading("cached", best, left_s)
-        return None
+        self._offer_arms()
+        return self._next_trial(left_s)
 
     def take(self, told: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
         """What came of a measurement."""
-        if told.kind in ("costs", "step"):
+        if told.kind in ("costs", "step", "sharing"):
             self._done.add((told.kind, 0))
-            self._take_alone(told, answers[0])
+            self._take_alone(told, answers)
             return
         self._done.add((told.kind, told.workers))
         trouble = next((trouble_of(answer) for answer in answers if trouble_of(answer)), None)
@@ -182,7 +223,10 @@ class Course:
                 self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
         elif told.kind == "any order":
             in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
-            self.order_gain = found.rate.samples_per_s / in_order[-1] if found else None
+            if found:
+                self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
+        elif told.kind == "arm" and self.trials is not None:
+            self.trials.take(found.rate.samples_per_s if found else None, trouble)
         elif found:
             self.measured.append(found)
         elif trouble is not None:
@@ -190,8 +234,11 @@ class Course:
         else:
             self.out_of_time = True
 
-    def _take_alone(self, told: Measurement, answer: Probed) -> None:
-        if answer.answer is None:
+    def _take_alone(self, told: Measurement, answers: Sequence[Probed]) -> None:
+        answer = answers[0]
+        if told.kind == "sharing":
+            self._take_sharing(draws_of("iterable", answers))
+        elif answer.answer is None:
             what = f"--step {self.options.step}: " if told.kind == "step" else ""
             self.broke = what + (answer.ended.error or f"it {answer.ended.in_words}")
         elif told.kind == "costs":
@@ -199,6 +246,52 @@ class Course:
             self._read_batches = answer.answer["batches"]
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
+
+    def _take_sharing(self, draws: WorkerDraws) -> None:
+        """Where each worker gives everything, more of them are no gain, however many samples come: one is the most."""
+        if draws.answered and draws.the_same and self.bounds.listed is None:
+            self.repeats, self.limited_by = True, None
+            self.nothing_to_read = "every worker gives all items: more of them repeat data (see iterable-sharding)"
+            self.bounds = msgspec.structs.replace(self.bounds, most=min(self.bounds.most, 1))
+
+    def _take_any_order(self, workers: int, in_order: float, as_they_come: float) -> None:
+        """A first look; where it says that order costs much, it is measured again."""
+        self.order_gain = as_they_come / in_order
+        if arm := in_any_order(self._situation(workers)):
+            self.trials = Trials(workers)
+            self.trials.begin(arm, in_order, as_they_come)
+
+    def _offer_arms(self) -> None:
+        """Features of the DataLoader, at the setting that is recommended so far."""
+        chosen = self.choice.workers
+        if chosen is None:
+            return
+        if self.trials is None or self.trials.workers != chosen:
+            self.trials = Trials(chosen)
+        self.trials.offer(arms_of(self._situation(chosen)))
+
+    def _next_trial(self, left_s: float) -> Measurement | None:
+        if self.trials is None:
+            return None
+        at = [one for one in self.measured if one.workers == self.trials.workers][-1]
+        changes = self.trials.next(left_s, at.startup_s + WITH_SETTLING * at.rate.seconds)
+        return None if changes is None else self._loading("arm", self.trials.workers, left_s, changes=changes)
+
+    def _situation(self, workers: int) -> Situation:
+        rate = next(one.rate.samples_per_s for one in reversed(self.measured) if one.workers == workers)
+        ahead = 2 * self.plan.prefetch_factor
+        shared = self.plan.shm_need_with(workers, ahead) or 0
+        free = self.free_shared_bytes
+        return Situation(
+            options=self.loader.options,
+            workers=workers,
+            prefetch_factor=self.plan.prefetch_factor,
+            uneven=self._has_slow_batches,
+            coupled=self.demand_per_s is not None,
+            fed=self.demand_per_s is not None and rate >= FED * self.demand_per_s,
+            order_gain=self.order_gain,
+            room_for_twice=(free is None or shared <= free) and self._need_bytes(workers, ahead) <= self.allowed_bytes,
+        )
 
     def _stop_at(self, workers: int, trouble: str) -> None:
         """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""
@@ -215,6 +308,10 @@ class Course:
         return any(kind == "any order" for kind, _ in self._done)
 
     @property
+    def _may_reorder(self) -> bool:
+        return "in_order" in self.loader.options and self.in_order
+
+    @property
     def _has_slow_batches(self) -> bool:
         return self.costs is not None and self.costs.unevenness >= SLOW_BATCHES
 
@@ -228,7 +325,15 @@ class Course:
         plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.allowed_bytes}
         return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
 
-    def _loading(self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder") -> Measurement:
+    def _sharing(self) -> Measurement:
+        arguments = arguments_of(self.allowed_bytes, 2, min(SHARING_S, self.window_s))
+        return Measurement(
+            kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
+        )
+
+    def _loading(
+        self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder", changes: dict[str, Any] | None = None
+    ) -> Measurement:
         cached = kind == "cached"
         window_s = self.window_s / 2 if cached else self.window_s
         most_s = min(left_s, LONGEST_WINDOWS * self.window_s + 0.5 * workers)
@@ -245,10 +350,11 @@ class Course:
             "step_s": None if cached or self.options.step else self.step_s,
             "step_spec": None if cached else self.options.step,
             "cached": cached,
-            "in_order": False if kind == "any order" else None,
+            "changes": changes or ({"in_order": False} if kind == "any order" else {}),
         }
         begins = [0 if cached else self._read_batches + rank for rank in range(self.ranks)]
-        titles = {"cached": "handing over", "rung": "loading", "any order": "loading in any order"}
+        told = ", ".join(f"{name}={value}" for name, value in (changes or {}).items()) or "as before"
+        titles = {"cached": "handing over", "rung": "loading", "any order": "loading in any order", "arm": f"trying {told}"}
         return Measurement(
             kind=kind,
             probe="sweep_rung",
@@ -274,7 +380,7 @@ class Course:
     def _fitting(self, wished: int) -> int:
         """The most workers whose memory is there by prediction, as long as the others that use it let it be."""
         for workers in range(wished + 1):
-            need = self._need_bytes(workers)
+            need = self._need_bytes(workers, self.plan.prefetch_factor)
             shared = self.plan.shm_need_with(workers, self.plan.prefetch_factor) or 0
             if self.free_shared_bytes is not None and shared > self.free_shared_bytes:
                 there = f"{binary_size(self.free_shared_bytes)} of /dev/shm are free"
@@ -286,9 +392,9 @@ class Course:
                 return workers - 1
         return wished
 
-    def _need_bytes(self, workers: int) -> int:
+    def _need_bytes(self, workers: int, prefetch_factor: int) -> int:
         """Of memory, private and shared, beside the processes that are there already."""
-        return self.plan.memory_need_with(workers, self.plan.prefetch_factor) - MAIN_PROCESS_BYTES
+        return self.plan.memory_need_with(workers, prefetch_factor) - MAIN_PROCESS_BYTES
 
 
 def trouble_of(answer: Probed) -> str | None:
