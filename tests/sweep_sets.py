@@ -267,3 +267,8 @@ class Sharded(Lines):
 
 def two_shards() -> DataLoader:
     return DataLoader(Sharded(), batch_size=BATCH, num_workers=4, persistent_workers=True)
+
+
+def very_slow() -> DataLoader:
+    """4 s for a batch."""
+    return loader_of(lambda index: slept(0.5), num_workers=4)

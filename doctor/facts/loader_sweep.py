@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from dl_doctor.facts.bottleneck import Bottleneck, Costs
+from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
@@ -28,7 +29,7 @@ from dl_doctor.facts.sweep_advice import (
     stages_of,
 )
 from dl_doctor.facts.sweep_arms import Trial
-from dl_doctor.facts.sweep_course import STARTING_S, Course
+from dl_doctor.facts.sweep_course import STARTING_S, TURNS, Course
 from dl_doctor.facts.sweep_rates import budget_needed_s
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
@@ -55,6 +56,9 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: Bottleneck
     evidence: str
     """Of the bottleneck's name."""
+
+    caveat: str = ""
+    """Why hours may be slower than what was measured: a sentence, or nothing."""
 
     narrowest: str | None
     """The stage of a sample's way that is in the way."""
@@ -104,6 +108,7 @@ async def collect(
     memory: MemoryBudget | Unavailable,
     shm: SharedMemory | Unavailable,
     cgroups: Cgroups,
+    credits_: BurstCredits | Unavailable,
 ) -> AsyncIterator[LoaderSweep | Unavailable]:
     """Gives what is known after each measurement: where it is interrupted, that is what the report has."""
     if missing := not_measured(loader, readable, plan):
@@ -123,8 +128,8 @@ async def collect(
         after = throttled_s(system, books)
         stood = None if before is None or after is None else min(1.0, (after - before) / (system.clock_s() - since_s))
         course.take(wanted, answers, stood)
-        yield told(course, system.clock_s() - begin_s)
-    yield told(course, system.clock_s() - begin_s)
+        yield told(course, system.clock_s() - begin_s, credits_)
+    yield told(course, system.clock_s() - begin_s, credits_)
 
 
 def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan) -> Unavailable | None:
@@ -153,12 +158,14 @@ def throttled_s(system: System, path: str | None) -> float | None:
     return stat["throttled_time"] / 1e9 if "throttled_time" in stat else None
 
 
-def told(course: Course, took_s: float) -> LoaderSweep:
+def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | None = None) -> LoaderSweep:
     """What is known so far."""
     known = course.known
     points = points_of(course.measured, known, course.epoch_samples)
     choice = course.choice
     tried = tuple(course.trials.made) if course.trials else ()
+    if course.undecided:
+        choice = msgspec.structs.replace(choice, conclusion="nothing", workers=None)
     conclusion: Conclusion = "broke" if course.broke else choice.conclusion
     recommendation = None
     if conclusion in ("change", "keep"):
@@ -185,7 +192,12 @@ def told(course: Course, took_s: float) -> LoaderSweep:
         bottleneck, evidence = narrowest_of(points, best, course.limited_by)
         narrowest = narrowest_stage(points, best, bottleneck)
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
+    caveat = ""
+    if recommendation is not None and isinstance(credits_, BurstCredits):
+        caveat = not_for_hours(credits_, bottleneck)
+        recommendation = msgspec.structs.replace(recommendation, reason=f"{recommendation.reason} {caveat}".strip())
     return LoaderSweep(
+        caveat=caveat,
         conclusion=conclusion,
         why=why_of(course, choice, recommendation),
         points=points,
@@ -204,6 +216,16 @@ def told(course: Course, took_s: float) -> LoaderSweep:
         took_s=took_s,
         complete=course.complete,
     )
+
+
+def not_for_hours(here: BurstCredits, bottleneck: Bottleneck) -> str:
+    """Why hours may be slower than the minute that was measured, or nothing; storage counts where data is read from it."""
+    if here.instance:
+        return f"This is a {here.instance}: when its CPU credits are used up it is slower, and hours may be unlike this minute."
+    if here.volumes and bottleneck in ("disk", "network"):
+        lies = f"If the data lies on {' or '.join(here.volumes)}"
+        return f"{lies}, hours may be slower than this minute: what bursts lives on credits."
+    return ""
 
 
 def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:
@@ -228,21 +250,27 @@ def settings_beside(told: Recommendation) -> list[str]:
     return [f"{name}={one.value!r}" for name, one in advised if one.basis != "kept"]
 
 
-RUNGS = 8
-"""Measurements that a sweep takes at least, for an estimate of its time."""
-
-BATCHES_OF_A_RUNG = 6
-"""Of each worker."""
+RUNGS = 10
+"""Measurements of a sweep, at least, for an estimate of its time: five numbers of workers, a gap, two of them twice more."""
 
 
 def nothing(course: Course) -> str:
-    said = "nothing was measured"
-    if course.costs is None or course.plan.batch_size is None or not course.out_of_time:
+    """Why nothing can be recommended; where batches are slow, what would help."""
+    counts = sorted({one.workers for one in course.measured})
+    said = f"only {' and '.join(map(str, counts))} workers were measured" if counts else "nothing was measured"
+    if course.repeats and not counts:
+        return f"{said}: {course.nothing_to_read}"
+    if not course.batch_s or not course.out_of_time:
         return said
-    batch_s = course.plan.batch_size * (course.costs.read_s + course.costs.collate_s)
-    needed_s = max(course.options.budget_s, RUNGS * BATCHES_OF_A_RUNG * batch_s)
-    budget = f"--budget {math.ceil(needed_s / 10) * 10} may be enough"
-    return f"{said} within {plain(course.options.budget_s)} s: a batch takes {plain(batch_s)} s; {budget}"
+    budget_s = course.options.budget_s
+    needed_s = (RUNGS * TURNS + 3) * course.batch_s
+    if needed_s <= budget_s:
+        return f"{said} within {plain(budget_s)} s; --budget {math.ceil(2 * budget_s / 10) * 10} may be enough"
+    helps = f"--budget {math.ceil(needed_s / 10) * 10} may be enough"
+    smaller = math.floor((course.plan.batch_size or 1) * budget_s / needed_s)
+    if smaller:
+        helps += f", or --batch-size {smaller}: rates are told in samples"
+    return f"{said} within {plain(budget_s)} s: a batch takes {plain(course.batch_s)} s; {helps}"
 
 
 def too_noisy(course: Course, choice: Choice) -> str:

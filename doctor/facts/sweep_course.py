@@ -16,7 +16,7 @@ from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
-from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_rung
+from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
 from dl_doctor.model import Unavailable
@@ -38,6 +38,9 @@ WITH_SETTLING = 1.5
 
 LONGEST_WINDOWS = 4
 """A slow dataset may take so many windows for the few batches that make a measurement."""
+
+TURNS = 6
+"""Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
 
 STARTING_S = 15.0
 """What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
@@ -135,6 +138,24 @@ class Course:
     def demand_per_s(self) -> float | None:
         """Samples that the step takes per second."""
         return self.plan.batch_size / self.step_s if self.step_s and self.plan.batch_size else None
+
+    @property
+    def batch_s(self) -> float:
+        """What one process takes for a batch; 0 where that is not known yet."""
+        if self.costs is None:
+            return 0.0
+        each_s = self.costs.read_s + self.costs.collate_s
+        return self.plan.batch_size * each_s if self.plan.batch_size else self.costs.typical_s
+
+    @property
+    def undecided(self) -> bool:
+        """Whether time was over before the ladder came to the setting of now, or, where there is none, to two workers: that one
+        is no better than none says nothing of more of them.
+        """
+        reach = 2 if self.bounds.current is None else self.bounds.current
+        top = max((one.workers for one in self.measured), default=-1)
+        cut = self.out_of_time and self.bounds.listed is None and top < min(reach, self.bounds.most)
+        return cut and not ended(self.tried, self.bounds, top + 1)
 
     @property
     def tried(self) -> list[Tried]:
@@ -336,7 +357,8 @@ class Course:
     ) -> Measurement:
         cached = kind == "cached"
         window_s = self.window_s / 2 if cached else self.window_s
-        most_s = min(left_s, LONGEST_WINDOWS * self.window_s + 0.5 * workers)
+        turns_s = 0.0 if cached else TURNS * self.batch_s * max(1.0, workers / self.bounds.cpus)
+        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + 0.5 * workers)
         plain = {
             "workers": workers,
             "prefetch_factor": self.plan.prefetch_factor,

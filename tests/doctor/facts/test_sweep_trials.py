@@ -31,6 +31,9 @@ def costs(batch_s: float, slow_s: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+EVEN, UNEVEN = costs(0.1, 0.1), costs(0.1, 1.0)
+
+
 def draws(first: list[str]) -> dict[str, Any]:
     return {"first": first, "exhausted": False, "generators": [], "shards": None}
 
@@ -38,24 +41,32 @@ def draws(first: list[str]) -> dict[str, Any]:
 Rates = Callable[[int, dict[str, Any]], float]
 
 
-def swept(rates: Rates, *, uneven: bool = False, seconds: float = 150.0, shares: bool = True, **facts: Any) -> LoaderSweep:
+def swept(
+    rates: Rates,
+    *,
+    costing: dict[str, Any] | None = None,
+    seconds: float = 150.0,
+    shares: bool = True,
+    workers: int = 2,
+    **facts: Any,
+) -> LoaderSweep:
     """The end of a sweep in which each measurement takes 3 s."""
     options = facts.pop("sweep", SweepOptions(budget_s=60.0))
-    arguments = loader_arguments(batch_size=BATCH, num_workers=2, persistent_workers=True, batches=None)
+    arguments = loader_arguments(batch_size=BATCH, num_workers=workers, persistent_workers=True, batches=None)
     made = loader(arguments, **{"options": ("in_order",), **facts})
     plan = loader_plan(loader=made, batch_bytes=MIB)
     cpus, shm = cpu_budget(cpu_limit(16)), shared_memory(free_bytes=GIB)
     course = Course(options, made, plan, "fork", cpus, memory_budget(8 * GIB), shm)
     took_s = 0.0
     while (wanted := course.next(seconds - took_s)) is not None:
-        course.take(wanted, [answered(one) for one in answers(wanted, rates, uneven=uneven, shares=shares)], None)
+        course.take(wanted, [answered(one) for one in answers(wanted, rates, costing or EVEN, shares=shares)], None)
         took_s += 3.0
     return told(course, took_s)
 
 
-def answers(wanted: Measurement, rates: Rates, *, uneven: bool, shares: bool) -> list[dict[str, Any]]:
+def answers(wanted: Measurement, rates: Rates, costing: dict[str, Any], *, shares: bool) -> list[dict[str, Any]]:
     if wanted.kind == "costs":
-        return [costs(0.1, 1.0 if uneven else 0.1)]
+        return [costing]
     if wanted.kind == "sharing":
         items = [f"item {number}" for number in range(40)]
         return [draws(items), draws(items[::-1] if shares else items)]
@@ -79,13 +90,13 @@ def freed(times: float) -> Rates:
     ("rates", "facts", "line", "tried"),
     [
         (freed(1.0), {}, "num_workers=4", []),
-        (freed(2.0), {"uneven": True}, "num_workers=4, in_order=False", ["in_order", "prefetch_factor"]),
-        (freed(1.0), {"uneven": True}, "num_workers=4", ["prefetch_factor"]),
-        (freed(2.0), {"uneven": True, "options": ()}, "num_workers=4", ["prefetch_factor"]),  # an old torch
-        (freed(2.0), {"uneven": True, "seconds": 30.0}, "num_workers=4", []),  # there was no time
+        (freed(2.0), {"costing": UNEVEN}, "num_workers=4, in_order=False", ["in_order", "prefetch_factor"]),
+        (freed(1.0), {"costing": UNEVEN}, "num_workers=4", ["prefetch_factor"]),
+        (freed(2.0), {"costing": UNEVEN, "options": ()}, "num_workers=4", ["prefetch_factor"]),  # an old torch
+        (freed(2.0), {"costing": UNEVEN, "seconds": 30.0}, "num_workers=4", []),  # there was no time
         (
             lambda workers, changes: scaling(workers) * (1.1 if changes.get("prefetch_factor") == 4 else 1),
-            {"uneven": True},
+            {"costing": UNEVEN},
             "num_workers=4, prefetch_factor=4",
             ["prefetch_factor"],
         ),
@@ -137,3 +148,23 @@ def test_no_more_workers_than_have_something_to_read(
     assert (found.recommended, found.limited_by) == (recommended, limited_by)
     assert found.recommendation is not None
     assert {point.epoch_s for point in found.points} == {None}  # of an unknown length, and not 0
+
+
+ONLY, AS_RATES = "only 0 and 1 workers were measured", ": rates are told in samples"
+
+
+@pytest.mark.parametrize(
+    ("batch_s", "budget_s", "seconds", "why"),
+    [
+        (4.0, 60.0, 12.0, f"{ONLY} within 60 s: a batch takes 4 s; --budget 260 may be enough, or --batch-size 1{AS_RATES}"),
+        (40.0, 60.0, 3.0, "nothing was measured within 60 s: a batch takes 40 s; --budget 2520 may be enough"),
+        (0.1, 3.0, 10.0, f"{ONLY} within 3 s: a batch takes 0.1 s; --budget 10 may be enough, or --batch-size 3{AS_RATES}"),
+        (0.01, 3.0, 10.0, f"{ONLY} within 3 s; --budget 10 may be enough"),  # it is not the batches that are slow
+    ],
+)
+def test_slow_batches_are_told_and_what_helps(batch_s: float, budget_s: float, seconds: float, why: str) -> None:
+    """Of a job with 4 workers: that one is as fast as none says nothing of 4."""
+    options = SweepOptions(budget_s=budget_s)
+    found = swept(freed(1.0), costing=costs(batch_s, batch_s), seconds=seconds, workers=4, sweep=options)
+
+    assert (found.conclusion, found.recommendation, found.why) == ("nothing", None, why)
