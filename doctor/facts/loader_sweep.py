@@ -8,12 +8,13 @@ import msgspec
 
 from dl_doctor.facts.bottleneck import Bottleneck, Costs
 from dl_doctor.facts.cgroups import Cgroups
+from dl_doctor.facts.cold_and_warm import Epochs, in_words
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.readable_dataset import ReadableDataset
-from dl_doctor.facts.recommending import Choice, choose
+from dl_doctor.facts.recommending import Choice, choose, verified
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.sweep_advice import (
@@ -36,6 +37,9 @@ from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import System
 from dl_doctor.text import Malformed, key_values
 from dl_doctor.units import count, plain
+
+PREPARING = 0.2
+"""Of the budget at most, what is looked at before it may take."""
 
 LONG_S = 600.0
 """More than that is not advised: then the machine is to become quieter."""
@@ -64,6 +68,15 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
     """What the step takes, of one rank."""
 
     costs: Costs | None
+    data_bytes: int | None = None
+    """Of all samples, in files: an estimate, by what a sample takes; None where it is not known."""
+
+    epochs_that_count: Epochs = "unknown"
+    """Whether the data stays in memory when the first epoch has read it, by its size."""
+
+    spread: float | None = None
+    """Between repeats of the best setting, as a part of its rate; of what was measured once, of its interval."""
+
     current: int | None
     """Workers of the job as it is."""
 
@@ -111,7 +124,7 @@ async def collect(
         return
     options = settings.sweep or SweepOptions()
     course = Course(options, loader, plan, methods.in_force(plan.start_method), cpu, memory, shm)
-    begin_s = system.clock_s()
+    begin_s = began_s(system.clock_s(), settings, probes.loaded_since_s, options.budget_s)
     books = throttle_books(cgroups)
     while (wanted := course.next(options.budget_s - (system.clock_s() - begin_s))) is not None:
         before, since_s = throttled_s(system, books), system.clock_s()
@@ -122,6 +135,13 @@ async def collect(
         course.take(wanted, answers, stood)
         yield told(course, system.clock_s() - begin_s)
     yield told(course, system.clock_s() - begin_s)
+
+
+def began_s(now_s: float, settings: Settings, loaded_since_s: float | None, budget_s: float) -> float:
+    """When its time began: where nothing else was asked for, the look at batches and at a worker's memory before it counts."""
+    if settings.sweep is None or loaded_since_s is None:
+        return now_s
+    return max(loaded_since_s, now_s - PREPARING * budget_s)
 
 
 def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan) -> Unavailable | None:
@@ -151,13 +171,19 @@ def throttled_s(system: System, path: str | None) -> float | None:
 def told(course: Course, took_s: float) -> LoaderSweep:
     """What is known so far."""
     known = course.known
-    points = points_of(course.measured, known, course.epoch_samples)
+    points = points_of(course.judged, known, course.epoch_samples)
     choice = choose(course.tried, course.bounds.current, half_widths(course.measured))
     conclusion: Conclusion = "broke" if course.broke else choice.conclusion
     recommendation = None
     if conclusion in ("change", "keep"):
         recommendation = recommendation_of(
-            choice, points, course.plan, method=course.method, persistent=course.persistent, limited_by=course.limited_by
+            choice,
+            points,
+            course.plan,
+            method=course.method,
+            persistent=course.persistent,
+            limited_by=course.limited_by,
+            read=how_it_was_read(course, choice),
         )
     best = choice.workers if choice.workers is not None else max(choice.scores, key=choice.scores.__getitem__, default=None)
     if recommendation is not None and recommendation.persistent_workers == Advised(value=True, basis="rule"):
@@ -179,6 +205,9 @@ def told(course: Course, took_s: float) -> LoaderSweep:
         stages=() if best is None else stages_of(points, best, narrowest, known, main, course.bounds.cpus),
         demand_samples_per_s=known.demand_per_s,
         costs=course.costs,
+        data_bytes=course.data_bytes,
+        epochs_that_count=course.epochs,
+        spread=choice.spread,
         current=course.bounds.current,
         ranks=course.ranks,
         limited_by=course.limited_by,
@@ -186,6 +215,16 @@ def told(course: Course, took_s: float) -> LoaderSweep:
         took_s=took_s,
         complete=course.complete,
     )
+
+
+def how_it_was_read(course: Course, choice: Choice) -> str:
+    """Whether settings were compared by the first epoch or by later ones, where a disk makes a difference."""
+    if not course.reads_a_disk:
+        return ""
+    if choice.mixed:
+        return "Some settings read data for the first time, others read it again: they do not compare well."
+    compared = verified(course.tried) or course.tried
+    return in_words(course.epochs, course.data_bytes, course.room_bytes, warm=all(one.warm for one in compared))
 
 
 def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:

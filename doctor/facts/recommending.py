@@ -3,10 +3,11 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+from dl_doctor.facts.sweep_rungs import Measured
 from dl_doctor.facts.sweep_search import Tried
 
 AS_GOOD = 0.97
@@ -22,6 +23,8 @@ LOSS = 0.95
 TOO_NOISY = 0.20
 """Measurements in turn of one setting that lie further apart: then those that were measured once tell nothing. Proposal; with
 noise of 25 % that a simulation made up, up to two of five choices were bad without this limit."""
+
+Some = TypeVar("Some", Tried, Measured)
 
 Conclusion = Literal["change", "keep", "too_noisy", "nothing"]
 
@@ -116,9 +119,9 @@ def scores_of(tried: Sequence[Tried]) -> dict[int, float]:
     return {**{workers: score * scale for workers, score in others.items()}, **compared}
 
 
-def verified(tried: Sequence[Tried]) -> list[Tried]:
+def verified(measured: Sequence[Some]) -> list[Some]:
     """Measurements in turn: those of data read again where there are any, as the others of before do not compare with them."""
-    in_turn = [one for one in tried if one.purpose == "verify"]
+    in_turn = [one for one in measured if one.purpose == "verify"]
     return [one for one in in_turn if one.warm] or in_turn
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.recommending import REPEATS, Choice, verified
 from dl_doctor.facts.sweep_rungs import Measured
 from dl_doctor.units import count, plain
 
@@ -42,7 +42,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     gpu_utilization: float | None = None
     epoch_s: float | None
-    """With start-up, unless workers stay; None where the length of an epoch is not known."""
+    """With start-up, unless workers stay; None where the length of an epoch is not known. Where both were measured, of an epoch
+    that reads what the first one has left in memory."""
+
+    first_epoch_s: float | None = None
+    """That reads the data for the first time, start-up included; None where that is not known or `epoch_s` is it."""
 
     startup_s: float
     """Until the first batch was there."""
@@ -59,6 +63,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it read what had been read before."""
 
     measurements: int
+    disturbed: bool = False
+    """Whether others used more of the CPUs meanwhile than at first, so that the rate may be too low."""
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +111,9 @@ def points_of(all_measured: Sequence[Measured], known: Known, epoch_samples: flo
 
 def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None) -> Point:
     """By its rounds against others where there are any, else by what was measured first."""
-    counted = [one for one in same if one.purpose == "verify"] or list(same)
+    counted = verified([*same]) or [one for one in same if one.purpose != "first"] or list(same)
+    cold = [one.rate.samples_per_s for one in same if not one.warm]
+    first_s = epoch_samples / statistics.geometric_mean(cold) if epoch_samples and cold else None
     rate = statistics.geometric_mean(one.rate.samples_per_s for one in counted)
     startup_s = statistics.median(one.startup_s for one in same)
     loading_s = epoch_samples / rate if epoch_samples else None
@@ -120,6 +128,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         samples_per_s_high=max(highs) if highs else None,
         gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
         epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
+        first_epoch_s=None if first_s is None or not all(one.warm for one in counted) else first_s + startup_s,
         startup_s=startup_s,
         bottleneck=name,
         why=why,
@@ -127,6 +136,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         others_cpus=seen.others_cpus,
         warm=all(one.warm for one in counted),
         measurements=len(same),
+        disturbed=any(one.disturbed for one in counted),
     )
 
 
@@ -158,6 +168,7 @@ def recommendation_of(
     method: str,
     persistent: bool,
     limited_by: str | None,
+    read: str = "",
 ) -> Recommendation | None:
     """What to set; None where the choice names nothing."""
     if choice.workers is None:
@@ -175,7 +186,7 @@ def recommendation_of(
         persistent_workers=Advised(value=stays and workers > 0, basis="kept" if stays == persistent else "rule"),
         start_method=Advised(value=method if workers else None, basis="kept"),
         bottleneck=bottleneck,
-        reason=reason_of(choice, why, stays=stays and not persistent),
+        reason=" ".join(filter(None, (reason_of(choice, why, stays=stays and not persistent), read, noise_of(choice)))),
         gain=gain_of(at, now, plan.ranks, stays=stays and not persistent),
         line=line_of(workers, stays=stays and not persistent and workers > 0),
         memory_bytes=plan.memory_need_with(workers, plan.prefetch_factor),
@@ -203,6 +214,13 @@ def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
         said = f"only {count(workers, 'worker')} was measured"
     kept = " Workers that stay do not see what changes in the dataset between epochs (set_epoch)." if stays else ""
     return f"{said}. {why[0].upper()}{why[1:]}.{kept}"
+
+
+def noise_of(choice: Choice) -> str:
+    """That rates do not repeat, where they do not: it has not changed the answer."""
+    if choice.spread is None or choice.spread <= REPEATS:
+        return ""
+    return f"Its own rate repeats to {plain(100 * choice.spread)} % only, and is the better one whatever that hides."
 
 
 def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:
