@@ -53,6 +53,8 @@ def in_words(epochs: Epochs, size_bytes: int | None, room_bytes: int, *, warm: b
     if epochs == "unknown" or size_bytes is None:
         return f"{by}; how much data there is in all is not known."
     there = f"about {binary_size(size_bytes)} of data, {binary_size(room_bytes)} of memory left"
+    if epochs == "first" and warm:
+        return f"{by}, though it does not stay in memory ({there}): every epoch may be slower than this."
     if epochs == "first":
         return f"{by}, as in every epoch: it does not stay in memory ({there})."
     if epochs == "both":

@@ -261,10 +261,11 @@ def nothing(course: Course) -> str:
 
 
 def too_noisy(course: Course, choice: Choice) -> str:
-    apart = f"measured again, the best setting differs by {plain(100 * (choice.spread or 0))} %"
+    rates = [one.rate for one in course.measured if one.workers == max(choice.scores, key=choice.scores.__getitem__)]
+    again = "measured again, the best setting differs by" if len(rates) > 1 else "the rate of the best setting is only known to"
+    apart = f"{again} {plain(100 * (choice.spread or 0))} %"
     others = [one.evidence.others_cpus for one in course.measured if one.evidence.others_cpus is not None]
     busy = f", and others used {plain(sum(others) / len(others))} CPUs meanwhile" if others else ""
-    rates = [one.rate for one in course.measured if one.workers == max(choice.scores, key=choice.scores.__getitem__)]
     needed = max((budget_needed_s(rate, course.options.budget_s) or 0 for rate in rates), default=0)
     more = f"; --budget {math.ceil(needed / 10) * 10} may be enough" if course.options.budget_s < needed <= LONG_S else ""
     return f"too noisy to tell: {apart}{busy}{more}"

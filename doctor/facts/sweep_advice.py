@@ -217,10 +217,10 @@ def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
 
 
 def noise_of(choice: Choice) -> str:
-    """That rates do not repeat, where they do not: it has not changed the answer."""
+    """That the rate is not well known, where it is not: that has not changed the choice."""
     if choice.spread is None or choice.spread <= REPEATS:
         return ""
-    return f"Its own rate repeats to {plain(100 * choice.spread)} % only, and is the better one whatever that hides."
+    return f"The rate of the best setting is known to {plain(100 * choice.spread)} % only, which does not change the choice."
 
 
 def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:

@@ -180,9 +180,10 @@ class Course:
             return self._loading("rung", shaken.workers, left_s, shaken.purpose)
         rung = next_rung(self.tried, self.bounds)
         best = max(self.tried, key=lambda one: one.score).workers if self.tried else 0
-        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not self._ordered:
+        climbed = rung is None or rung.purpose == "verify"
+        if climbed and best > 1 and self._has_slow_batches and not self._was_measured("any order"):
             return self._loading("any order", best, left_s)
-        if (rung is None or rung.purpose == "verify") and self._reads_again and not self.first and not self._all_read:
+        if climbed and self._reads_again and not self._all_read and not self._was_measured("first"):
             return self._loading("first", best, left_s, "first")
         if rung is not None and self._fits(rung.workers, left_s):
             return self._loading("rung", rung.workers, left_s, rung.purpose)
@@ -205,10 +206,9 @@ class Course:
         found = None
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
-            new = told.kind != "cached" and told.arguments[0]["again"] is None
-            self._read_batches += (
-                new * self.ranks * (max(one.batches for one in deliveries) + told.workers * self.plan.prefetch_factor)
-            )
+            if told.kind != "cached" and told.arguments[0]["again"] is None:
+                ahead = told.workers * self.plan.prefetch_factor
+                self._read_batches += self.ranks * (max(one.batches for one in deliveries) + ahead)
             found = measured(
                 deliveries,
                 workers=told.workers,
@@ -281,9 +281,8 @@ class Course:
         self.limited_by = f"{count(workers, 'worker')}: {what}"
         self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
 
-    @property
-    def _ordered(self) -> bool:
-        return any(kind == "any order" for kind, _ in self._done)
+    def _was_measured(self, kind: Kind) -> bool:
+        return any(done == kind for done, _ in self._done)
 
     @property
     def _has_slow_batches(self) -> bool:
@@ -329,7 +328,7 @@ class Course:
             most_s=most_s,
             workers=workers,
             purpose=purpose,
-            warm=again is not None or (self._all_read and self.epochs != "first"),
+            warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
         )
 
     @property

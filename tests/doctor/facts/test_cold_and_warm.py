@@ -60,6 +60,7 @@ def test_the_epochs_that_count(size: int | None, room: int, epochs: Epochs) -> N
             True,
             "reading data again; whether it stays in memory is not sure (about 5 GiB of data, 8 GiB",
         ),
+        ("first", 9 * GIB, True, "reading data again, though it does not stay in memory"),  # the beginning of an iterable one
         (
             "later",
             1 * GIB,

@@ -122,6 +122,14 @@ def test_with_noise_of_3_percent_nearly_all_choices_lose_less_than_8(curve: Curv
     assert len(good) >= 0.93 * len(named)
 
 
+def test_noise_does_not_silence_what_is_clear_all_the_same() -> None:
+    """24 workers reach three quarters of 32."""
+    choices = [chosen(waiting(), Bounds(cpus=2), noise=0.05, seed=seed) for seed in range(100)]
+
+    assert sum(choice.workers == 32 for choice in choices) >= 97
+    assert sum(choice.spread is not None and choice.spread > 0.1 for choice in choices) > 10  # where it once said too noisy
+
+
 def test_what_cannot_be_repeated_is_called_too_noisy() -> None:
     choices = [chosen(computing(4), Bounds(cpus=4), noise=0.25, seed=seed) for seed in range(100)]
 
