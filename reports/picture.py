@@ -136,6 +136,9 @@ class Point:
     fed: str
     utilization: str
     epoch: str
+    first_epoch: str
+    """Only where it takes longer, or less, than the rate's interval explains."""
+
     startup: str
     bottleneck: str
     recommended: bool
@@ -143,6 +146,12 @@ class Point:
     rate: float
     low: float
     high: float
+    disturbed: bool
+    """Whether others used more of the CPUs meanwhile than at first: its rate then begins with a tilde."""
+
+
+DISTURBED = "~: others used more of the CPUs meanwhile than at first; without them it may be faster."
+"""Below a table in which a rate has a tilde."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +170,14 @@ class Sweep:
     bottleneck: str
     reason: str
     gain: str
+
+    @property
+    def disturbed(self) -> bool:
+        return any(point.disturbed for point in self.points)
+
+    @property
+    def first_epochs(self) -> bool:
+        return any(point.first_epoch for point in self.points)
 
     @property
     def recommended(self) -> Point | None:
@@ -197,13 +214,15 @@ def point_of(point: Mapping[str, Any], best: float | None) -> Point | None:
         interval = ""
     else:
         interval = f"{speed(low)} – {speed(high)}"
+    disturbed = point.get("disturbed") is True
     return Point(
         workers=plain(workers),
-        samples=speed(rate),
+        samples=f"~{speed(rate)}" if disturbed else speed(rate),
         interval=interval,
         fed=percent(point.get("gpu_fed")),
         utilization=percent(point.get("gpu_utilization")),
         epoch=seconds(point.get("epoch_s")),
+        first_epoch=first_epoch(number(point.get("first_epoch_s")), number(point.get("epoch_s")), (high - low) / max(rate, 1e-9)),
         startup=seconds(point.get("startup_s")),
         bottleneck=words(point.get("bottleneck")),
         recommended=workers == best,
@@ -211,7 +230,19 @@ def point_of(point: Mapping[str, Any], best: float | None) -> Point | None:
         rate=rate,
         low=low,
         high=high,
+        disturbed=disturbed,
     )
+
+
+FIRST_DIFFERS = 0.05
+"""From the epochs after it: less is not worth a column."""
+
+
+def first_epoch(first_s: float | None, later_s: float | None, noise: float) -> str:
+    """`noise`: the width of the rate's interval, as a part of it."""
+    if first_s is None or not later_s or abs(first_s / later_s - 1) <= max(FIRST_DIFFERS, noise):
+        return ""
+    return seconds(first_s)
 
 
 @dataclass(frozen=True)

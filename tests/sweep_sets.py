@@ -182,6 +182,27 @@ def slow() -> DataLoader:
     return loader_of(lambda index: slept(0.2))
 
 
+class Hoarding(Dataset):
+    """Each process that reads takes PRIVATE_BYTES for itself, as a decoder with a cache of its own does."""
+
+    PRIVATE_BYTES = 64 << 20
+
+    def __init__(self) -> None:
+        self.own, self.pid = b"", 0
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.pid != os.getpid():
+            self.own, self.pid = b"1" * self.PRIVATE_BYTES, os.getpid()
+        return slept(READ_S)
+
+
+def hoarding() -> DataLoader:
+    return DataLoader(Hoarding(), batch_size=BATCH, num_workers=2, persistent_workers=True)
+
+
 class Stored(Dataset):
     """64 KiB at a random place of a file of 64 MiB, past the page cache, as if memory were too small for it."""
 

@@ -9,12 +9,13 @@ import msgspec
 from dl_doctor.facts.bottleneck import Bottleneck, Costs
 from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
+from dl_doctor.facts.cold_and_warm import Epochs, in_words
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.readable_dataset import ReadableDataset
-from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.recommending import Choice, verified
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.start_methods import StartMethods
 from dl_doctor.facts.sweep_advice import (
@@ -37,6 +38,9 @@ from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import System
 from dl_doctor.text import Malformed, key_values
 from dl_doctor.units import count, plain
+
+PREPARING = 0.2
+"""Of the budget at most, what is looked at before it may take."""
 
 LONG_S = 600.0
 """More than that is not advised: then the machine is to become quieter."""
@@ -68,6 +72,15 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
     """What the step takes, of one rank."""
 
     costs: Costs | None
+    data_bytes: int | None = None
+    """Of all samples, in files: an estimate, by what a sample takes; None where it is not known."""
+
+    epochs_that_count: Epochs = "unknown"
+    """Whether the data stays in memory when the first epoch has read it, by its size."""
+
+    spread: float | None = None
+    """Between repeats of the best setting, as a part of its rate; of what was measured once, of its interval."""
+
     current: int | None
     """Workers of the job as it is."""
 
@@ -119,7 +132,7 @@ async def collect(
         return
     options = settings.sweep or SweepOptions()
     course = Course(options, loader, plan, methods.in_force(plan.start_method), cpu, memory, shm)
-    begin_s = system.clock_s()
+    begin_s = began_s(system.clock_s(), settings, probes.loaded_since_s, options.budget_s)
     books = throttle_books(cgroups)
     while (wanted := course.next(options.budget_s - (system.clock_s() - begin_s))) is not None:
         before, since_s = throttled_s(system, books), system.clock_s()
@@ -130,6 +143,13 @@ async def collect(
         course.take(wanted, answers, stood)
         yield told(course, system.clock_s() - begin_s, credits_)
     yield told(course, system.clock_s() - begin_s, credits_)
+
+
+def began_s(now_s: float, settings: Settings, loaded_since_s: float | None, budget_s: float) -> float:
+    """When its time began: where nothing else was asked for, the look at batches and at a worker's memory before it counts."""
+    if settings.sweep is None or loaded_since_s is None:
+        return now_s
+    return max(loaded_since_s, now_s - PREPARING * budget_s)
 
 
 def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: LoaderPlan) -> Unavailable | None:
@@ -161,7 +181,7 @@ def throttled_s(system: System, path: str | None) -> float | None:
 def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | None = None) -> LoaderSweep:
     """What is known so far."""
     known = course.known
-    points = points_of(course.measured, known, course.epoch_samples)
+    points = points_of(course.judged, known, course.epoch_samples)
     choice = course.choice
     tried = tuple(course.trials.made) if course.trials else ()
     if course.undecided:
@@ -179,6 +199,7 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
             nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.shards else None,
             trials=tried,
             in_order=course.in_order,
+            read=how_it_was_read(course, choice),
         )
         if recommendation is not None and course.repeats and (course.bounds.current or 0) > 1:
             told_now = f"an epoch holds each sample once, and not {course.bounds.current} times"
@@ -208,6 +229,9 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
         stages=() if best is None else stages_of(points, best, narrowest, known, main, course.bounds.cpus),
         demand_samples_per_s=known.demand_per_s,
         costs=course.costs,
+        data_bytes=course.data_bytes,
+        epochs_that_count=course.epochs,
+        spread=choice.spread,
         current=course.bounds.current,
         ranks=course.ranks,
         limited_by=course.limited_by or course.nothing_to_read,
@@ -226,6 +250,16 @@ def not_for_hours(here: BurstCredits, bottleneck: Bottleneck) -> str:
         lies = f"If the data lies on {' or '.join(here.volumes)}"
         return f"{lies}, hours may be slower than this minute: what bursts lives on credits."
     return ""
+
+
+def how_it_was_read(course: Course, choice: Choice) -> str:
+    """Whether settings were compared by the first epoch or by later ones, where a disk makes a difference."""
+    if not course.reads_a_disk:
+        return ""
+    if choice.mixed:
+        return "Some settings read data for the first time, others read it again: they do not compare well."
+    compared = verified(course.tried) or course.tried
+    return in_words(course.epochs, course.data_bytes, course.room_bytes, warm=all(one.warm for one in compared))
 
 
 def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:
@@ -274,10 +308,11 @@ def nothing(course: Course) -> str:
 
 
 def too_noisy(course: Course, choice: Choice) -> str:
-    apart = f"measured again, the best setting differs by {plain(100 * (choice.spread or 0))} %"
+    rates = [one.rate for one in course.measured if one.workers == max(choice.scores, key=choice.scores.__getitem__)]
+    again = "measured again, the best setting differs by" if len(rates) > 1 else "the rate of the best setting is only known to"
+    apart = f"{again} {plain(100 * (choice.spread or 0))} %"
     others = [one.evidence.others_cpus for one in course.measured if one.evidence.others_cpus is not None]
     busy = f", and others used {plain(sum(others) / len(others))} CPUs meanwhile" if others else ""
-    rates = [one.rate for one in course.measured if one.workers == max(choice.scores, key=choice.scores.__getitem__)]
     needed = max((budget_needed_s(rate, course.options.budget_s) or 0 for rate in rates), default=0)
     more = f"; --budget {math.ceil(needed / 10) * 10} may be enough" if course.options.budget_s < needed <= LONG_S else ""
     return f"too noisy to tell: {apart}{busy}{more}"

@@ -10,7 +10,7 @@ import msgspec
 
 from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.recommending import REPEATS, Choice, verified
 from dl_doctor.facts.sweep_arms import Trial
 from dl_doctor.facts.sweep_rungs import Measured
 from dl_doctor.units import count, plain
@@ -43,7 +43,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     gpu_utilization: float | None = None
     epoch_s: float | None
-    """With start-up, unless workers stay; None where the length of an epoch is not known."""
+    """With start-up, unless workers stay; None where the length of an epoch is not known. Where both were measured, of an epoch
+    that reads what the first one has left in memory."""
+
+    first_epoch_s: float | None = None
+    """That reads the data for the first time, start-up included; None where that is not known or `epoch_s` is it."""
 
     startup_s: float
     """Until the first batch was there."""
@@ -60,6 +64,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it read what had been read before."""
 
     measurements: int
+    disturbed: bool = False
+    """Whether others used more of the CPUs meanwhile than at first, so that the rate may be too low."""
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +116,9 @@ def points_of(all_measured: Sequence[Measured], known: Known, epoch_samples: flo
 
 def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None) -> Point:
     """By its rounds against others where there are any, else by what was measured first."""
-    counted = [one for one in same if one.purpose == "verify"] or list(same)
+    counted = verified([*same]) or [one for one in same if one.purpose != "first"] or list(same)
+    cold = [one.rate.samples_per_s for one in same if not one.warm]
+    first_s = epoch_samples / statistics.geometric_mean(cold) if epoch_samples and cold else None
     rate = statistics.geometric_mean(one.rate.samples_per_s for one in counted)
     startup_s = statistics.median(one.startup_s for one in same)
     loading_s = epoch_samples / rate if epoch_samples else None
@@ -125,6 +133,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         samples_per_s_high=max(highs) if highs else None,
         gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
         epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
+        first_epoch_s=None if first_s is None or not all(one.warm for one in counted) else first_s + startup_s,
         startup_s=startup_s,
         bottleneck=name,
         why=why,
@@ -132,6 +141,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         others_cpus=seen.others_cpus,
         warm=all(one.warm for one in counted),
         measurements=len(same),
+        disturbed=any(one.disturbed for one in counted),
     )
 
 
@@ -166,6 +176,7 @@ def recommendation_of(
     nothing_to_read: str | None = None,
     trials: Sequence[Trial] = (),
     in_order: bool = True,
+    read: str = "",
 ) -> Recommendation | None:
     """What to set; None where the choice names nothing.
 
@@ -179,6 +190,7 @@ def recommendation_of(
         nothing_to_read: why more workers would have nothing of their own to read.
         trials: of other features, at that number of workers.
         in_order: whether the loader as it is delivers in order.
+        read: by which epochs settings were compared, in a sentence.
     """
     if choice.workers is None:
         return None
@@ -193,6 +205,7 @@ def recommendation_of(
     ahead = tried.get("prefetch_factor", Advised(value=plan.prefetch_factor if workers else None, basis="kept"))
     factor = ahead.value if isinstance(ahead.value, int) else plan.prefetch_factor
     one = msgspec.structs.replace(plan, num_workers=workers, prefetch_factor=factor)
+    said = [reason_of(choice, why, stays=stays and not persistent), *beside_it(paid, nothing_to_read), read, noise_of(choice)]
     return Recommendation(
         num_workers=Advised(value=workers, basis="measured"),
         prefetch_factor=ahead,
@@ -202,7 +215,7 @@ def recommendation_of(
         in_order=tried.get("in_order", Advised(value=in_order, basis="kept")),
         worker_method=tried.get("worker_method", Advised(value=None, basis="kept")),
         bottleneck=bottleneck,
-        reason=" ".join([reason_of(choice, why, stays=stays and not persistent), *beside_it(paid, nothing_to_read)]),
+        reason=" ".join(filter(None, said)),
         gain=gain_of(better, now, plan.ranks, stays=stays and not persistent),
         line=line_of(workers, [trial.arm.setting for trial in paid], stays=stays and not persistent and workers > 0),
         memory_bytes=plan.memory_need_with(workers, factor),
@@ -245,6 +258,13 @@ def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
         said = f"only {count(workers, 'worker')} was measured"
     kept = " Workers that stay do not see what changes in the dataset between epochs (set_epoch)." if stays else ""
     return f"{said}. {why[0].upper()}{why[1:]}.{kept}"
+
+
+def noise_of(choice: Choice) -> str:
+    """That the rate is not well known, where it is not: that has not changed the choice."""
+    if choice.spread is None or choice.spread <= REPEATS:
+        return ""
+    return f"The rate of the best setting is known to {plain(100 * choice.spread)} % only, which does not change the choice."
 
 
 def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:

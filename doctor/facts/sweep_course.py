@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dl_doctor.facts.bottleneck import FED, SLOW_BATCHES, Costs, Known
+from dl_doctor.facts.bottleneck import FED, SLOW_BATCHES, STORED_BYTES, Costs, Known
+from dl_doctor.facts.cold_and_warm import Epochs, data_bytes, epochs_that_count
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
@@ -15,7 +16,7 @@ from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
@@ -42,13 +43,16 @@ LONGEST_WINDOWS = 4
 TURNS = 6
 """Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
 
+OVERTIME_S = 1.0
+"""What a setting may take beyond the budget, by what starting workers took before it."""
+
 STARTING_S = 15.0
 """What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
 
 SHARING_S = 4.0
 """For seeing whether workers of an iterable dataset share its items out; more if 16 of them take longer."""
 
-Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm"]
+Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm", "first"]
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +90,11 @@ class Course:
         self.free_shared_bytes = None if isinstance(shm, Unavailable) else shm.free_bytes
         self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
+        self.room_bytes = memory.headroom_bytes
         self.measured: list[Measured] = []
+        self.first: list[Measured] = []
+        """While reading for the first time, where settings are compared while reading again."""
+
         self.costs: Costs | None = None
         self.cached: dict[int, float] = {}
         self.delivering_s: float | None = None
@@ -110,6 +118,7 @@ class Course:
         self.complete = False
         self._done: set[tuple[Kind, int]] = set()
         self._read_batches = 0
+        self._repeated: set[int] = set()
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
         shards = loader.shards if loader.kind == "iterable" else None
         if shards and shards < wished and not options.workers:
@@ -158,6 +167,26 @@ class Course:
         return cut and not ended(self.tried, self.bounds, top + 1)
 
     @property
+    def data_bytes(self) -> int | None:
+        return data_bytes(self.costs, self.loader.length)
+
+    @property
+    def epochs(self) -> Epochs:
+        """Those that count."""
+        return epochs_that_count(self.data_bytes, self.room_bytes)
+
+    @property
+    def reads_a_disk(self) -> bool:
+        """Whether it may matter if data is read for the first time."""
+        seen = [self.costs and self.costs.stored_bytes, *(one.evidence.stored_bytes for one in self.measured)]
+        return any((stored or 0.0) >= STORED_BYTES for stored in seen)
+
+    @property
+    def judged(self) -> list[Measured]:
+        """All that was measured, with a mark where others disturbed it."""
+        return [msgspec.structs.replace(one, disturbed=self._disturbed(one)) for one in [*self.measured, *self.first]]
+
+    @property
     def tried(self) -> list[Tried]:
         return [one.tried(self.epoch_samples, persistent=self.persistent) for one in self.measured]
 
@@ -177,7 +206,7 @@ class Course:
     def known(self) -> Known:
         alone = [one.rate.samples_per_s for one in self.measured if one.workers == 1]
         return Known(
-            costs=self.costs,
+            costs=self.costs.of_later_epochs if self.costs and self._reads_again else self.costs,
             one_worker_per_s=sum(alone) / len(alone) if alone else None,
             cached=self.cached,
             delivering_s=self.delivering_s,
@@ -202,15 +231,25 @@ class Course:
             return self._once("step", "sweep_step", "the step", more)
         if ("cached", 1) not in self._done:
             return self._loading("cached", 1, left_s)
+        return self._next_loading(left_s)
+
+    def _next_loading(self, left_s: float) -> Measurement | None:
+        if (shaken := self._to_repeat(left_s)) is not None:
+            return self._loading("rung", shaken.workers, left_s, shaken.purpose)
         rung = next_rung(self.tried, self.bounds)
         best = max(self.tried, key=lambda one: one.score).workers if self.tried else 0
-        reordered = self._ordered or not self._may_reorder
-        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not reordered:
+        climbed = rung is None or rung.purpose == "verify"
+        if climbed and best > 1 and self._has_slow_batches and self._may_reorder and not self._was_measured("any order"):
             return self._loading("any order", best, left_s)
-        if (rung is None or rung.purpose == "verify") and (trial := self._next_trial(left_s)):
+        if climbed and (trial := self._next_trial(left_s)):
             return trial  # in any order, before time is spent on comparing numbers of workers in order
-        if rung is not None:
+        if climbed and self._reads_again and not self._all_read and not self._was_measured("first"):
+            return self._loading("first", best, left_s, "first")
+        if rung is not None and self._fits(rung.workers, left_s):
             return self._loading("rung", rung.workers, left_s, rung.purpose)
+        if rung is not None:
+            self.out_of_time = True
+            return None
         self.complete = True
         if best > 1 and ("cached", best) not in self._done:
             return self._loading("cached", best, left_s)
@@ -228,7 +267,9 @@ class Course:
         found = None
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
-            self._read_batches += self.ranks * (max(one.batches for one in deliveries) + told.workers * self.plan.prefetch_factor)
+            if told.kind != "cached" and told.arguments[0]["again"] is None:
+                ahead = told.workers * told.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
+                self._read_batches += self.ranks * (max(one.batches for one in deliveries) + ahead)
             found = measured(
                 deliveries,
                 workers=told.workers,
@@ -237,23 +278,30 @@ class Course:
                 epoch_samples=self.epoch_samples,
                 throttled=throttled,
             )
-        if told.kind == "cached":
-            if found:
-                self.cached[told.workers] = found.rate.samples_per_s
-                used = found.evidence.cpus_used
-                self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
-        elif told.kind == "any order":
-            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
-            if found:
-                self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
-        elif told.kind == "arm" and self.trials is not None:
-            self.trials.take(found.rate.samples_per_s if found else None, trouble)
+        if told.kind != "rung":
+            self._take_beside(told, found, trouble)
         elif found:
-            self.measured.append(found)
+            self._keep(found)
         elif trouble is not None:
             self._stop_at(told.workers, trouble)
         else:
             self.out_of_time = True
+
+    def _take_beside(self, told: Measurement, found: Measured | None, trouble: str | None) -> None:
+        """What was measured to understand settings, and is not compared with them."""
+        if told.kind == "arm" and self.trials is not None:
+            self.trials.take(found.rate.samples_per_s if found else None, trouble)
+        elif found is None:
+            return
+        elif told.kind == "cached":
+            self.cached[told.workers] = found.rate.samples_per_s
+            used = found.evidence.cpus_used
+            self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
+        elif told.kind == "any order":
+            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
+            self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
+        elif told.kind == "first":
+            self.first.append(found)
 
     def _take_alone(self, told: Measurement, answers: Sequence[Probed]) -> None:
         answer = answers[0]
@@ -263,7 +311,7 @@ class Course:
             what = f"--step {self.options.step}: " if told.kind == "step" else ""
             self.broke = what + (answer.ended.error or f"it {answer.ended.in_words}")
         elif told.kind == "costs":
-            self.costs = msgspec.convert({**answer.answer, "batches": 0}, Costs)
+            self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
@@ -314,6 +362,33 @@ class Course:
             room_for_twice=(free is None or shared <= free) and self._need_bytes(workers, ahead) <= self.allowed_bytes,
         )
 
+    def _keep(self, found: Measured) -> None:
+        """Of a setting that was measured once more because it was disturbed, the quieter measurement."""
+        last = self.measured[-1] if self.measured else None
+        if last and found.purpose != "verify" and (last.workers, last.purpose) == (found.workers, found.purpose):
+            self._repeated.add(found.workers)
+            self.measured.remove(last)
+            found = min(last, found, key=lambda one: one.evidence.others_cpus or 0.0)
+        self.measured.append(found)
+
+    def _disturbed(self, one: Measured) -> bool:
+        return disturbed(one.evidence, self.costs.others_cpus if self.costs else None, self.bounds.cpus)
+
+    def _to_repeat(self, left_s: float) -> Measured | None:
+        """What was measured last, where others disturbed it and not what was measured before: to repeat helps against a moment,
+        and not against a neighbour that stays, whom measuring in turn deals with. Only in the first half of the time.
+        """
+        last = self.measured[-1] if self.measured else None
+        if last is None or last.purpose == "verify" or last.workers in self._repeated or left_s < self.options.budget_s / 2:
+            return None
+        alike = len(self.measured) > 1 and self._disturbed(self.measured[-2])
+        return last if self._disturbed(last) and not alike else None
+
+    def _fits(self, workers: int, left_s: float) -> bool:
+        """Whether there is time for it, where workers start as those did before: one after the other."""
+        each_s = max((one.startup_s / one.workers for one in self.measured[-1:] if one.workers), default=0.0)
+        return self.window_s + each_s * workers <= left_s + OVERTIME_S
+
     def _stop_at(self, workers: int, trouble: str) -> None:
         """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""
         memory = refused_memory(trouble)
@@ -324,9 +399,8 @@ class Course:
         self.limited_by = f"{count(workers, 'worker')}: {what}"
         self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
 
-    @property
-    def _ordered(self) -> bool:
-        return any(kind == "any order" for kind, _ in self._done)
+    def _was_measured(self, kind: Kind) -> bool:
+        return any(done == kind for done, _ in self._done)
 
     @property
     def _may_reorder(self) -> bool:
@@ -374,19 +448,33 @@ class Course:
             "cached": cached,
             "changes": changes or ({"in_order": False} if kind == "any order" else {}),
         }
-        begins = [0 if cached else self._read_batches + rank for rank in range(self.ranks)]
         told = ", ".join(f"{name}={value}" for name, value in (changes or {}).items()) or "as before"
-        titles = {"cached": "handing over", "rung": "loading", "any order": "loading in any order", "arm": f"trying {told}"}
+        again = self.costs.batches if self.costs and self._reads_again and kind not in ("cached", "first") else None
+        begins = [0 if cached else (0 if again else self._read_batches) + rank for rank in range(self.ranks)]
+        titles = {
+            "cached": "handing over",
+            "any order": "loading in any order",
+            "arm": f"trying {told}",
+            "first": "loading for the first time",
+        }
         return Measurement(
             kind=kind,
             probe="sweep_rung",
-            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks} for begin in begins],
-            title=f"{titles[kind]} with {count(workers, 'worker')}",
+            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks, "again": again} for begin in begins],
+            title=f"{titles.get(kind, 'loading')} with {count(workers, 'worker')}",
             most_s=most_s,
             workers=workers,
             purpose=purpose,
-            warm=self._all_read,
+            warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
         )
+
+    @property
+    def _reads_again(self) -> bool:
+        """Whether settings are compared while reading what has been read already, as all epochs but the first do: the data stays
+        in memory, and until it is there a disk is in the way. A slice of it is enough.
+        """
+        again = self.loader.kind == "map" and self.costs is not None and self.costs.batches > 0 and self.costs.from_disk
+        return again and self.epochs == "later"
 
     @property
     def _all_read(self) -> bool:

@@ -24,7 +24,8 @@ MOST_WORKERS = 32
 SHORT_BUDGET_S = 30.0
 """Below it one rung without gain ends the ladder, otherwise two in a row do."""
 
-Purpose = Literal["ladder", "refine", "verify"]
+Purpose = Literal["ladder", "refine", "verify", "first"]
+"""The last one is not compared: it tells how long the first epoch takes."""
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,8 +155,14 @@ def candidates(tried: Sequence[Tried], bounds: Bounds) -> list[int]:
 
 
 def next_to_verify(tried: Sequence[Tried], bounds: Bounds) -> Rung | None:
-    """Two rounds through the candidates, ABCD and DCBA, so that what drifts meanwhile hits all alike."""
+    """Two rounds through the candidates, ABCD and DCBA, so that what drifts meanwhile hits all alike.
+
+    Where the data that nobody has read before runs out meanwhile, they begin anew: rates before and after it do not compare.
+    """
     order = candidates(tried, bounds)
     plan = [workers for turn in range(ROUNDS) for workers in (order if turn % 2 == 0 else order[::-1])]
-    done = sum(one.purpose == "verify" for one in tried)
-    return Rung(plan[done], "verify") if done < len(plan) else None
+    again = any(one.warm for one in tried if one.purpose == "verify")
+    for one in tried:
+        if one.purpose == "verify" and one.warm == again and one.workers in plan:
+            plan.remove(one.workers)
+    return Rung(plan[0], "verify") if plan else None

@@ -116,7 +116,7 @@ def test_thread_workers_are_measured_where_the_loader_has_them(torch_python: str
     arguments = {
         "workers": 2, "prefetch_factor": 2, "method": "fork", "pin_memory": False, "batch_size": None, "window_s": 0.5,
         "most_s": 5.0, "worker_bytes": GIB, "shared_bytes": GIB, "step_s": None, "step_spec": None, "cached": False, "begin": 0,
-        "every": 1, "changes": {"worker_method": "thread", "multiprocessing_context": None},
+        "every": 1, "again": None, "changes": {"worker_method": "thread", "multiprocessing_context": None},
     }  # fmt: skip
     answer = probed(torch_python, f"{SETS}:threads", "sweep_rung", arguments).answer or {}
 
