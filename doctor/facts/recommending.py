@@ -82,7 +82,8 @@ def too_noisy(chosen: int, scores: Mapping[int, float], rounds: Sequence[Mapping
     better that the chosen one is below LOSS of it: whether it was, in one of the rounds in turn (of two rounds the better one is
     mean and standard error); of what was not measured in turn, whether it would be with the spread in its favour. So a setting
     that is twice as fast as all others is recommended though its own rate repeats to 12 % only, and two that are 2 % apart are
-    not told apart there. That rates do not repeat is said in any case (LoaderSweep.spread), and decides alone beyond TOO_NOISY.
+    not told apart there. That rates do not repeat is said in any case (LoaderSweep.spread), and decides alone beyond TOO_NOISY:
+    an interval does not, as it has the noise of its one measurement in it.
     """
     if spread <= REPEATS:
         return False
@@ -96,7 +97,9 @@ def too_noisy(chosen: int, scores: Mapping[int, float], rounds: Sequence[Mapping
 
     of_each = [[turn[workers] for turn in rounds] for workers in (rounds[0] if rounds else ())]
     apart = [max(rates) / min(rates) - 1 for rates in of_each]
-    return max([spread, *apart]) > TOO_NOISY or any(at_best(workers) * LOSS > 1 for workers in scores if workers != chosen)
+    if max(apart, default=spread if len(scores) == 1 else 0.0) > TOO_NOISY:
+        return True
+    return any(at_best(workers) * LOSS > 1 for workers in scores if workers != chosen)
 
 
 def scores_of(tried: Sequence[Tried]) -> dict[int, float]:

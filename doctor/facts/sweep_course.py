@@ -44,7 +44,7 @@ TURNS = 6
 """Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
 
 OVERTIME_S = 1.0
-"""What a setting may take beyond the budget, by what starting workers took before it."""
+"""That the last setting may take beyond the budget, by what starting workers took before it."""
 
 STARTING_S = 15.0
 """What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
@@ -245,7 +245,7 @@ class Course:
             return trial  # in any order, before time is spent on comparing numbers of workers in order
         if climbed and self._reads_again and not self._all_read and not self._was_measured("first"):
             return self._loading("first", best, left_s, "first")
-        if rung is not None and self._fits(rung.workers, left_s):
+        if rung is not None and self._fits(left_s):
             return self._loading("rung", rung.workers, left_s, rung.purpose)
         if rung is not None:
             self.out_of_time = True
@@ -384,10 +384,10 @@ class Course:
         alike = len(self.measured) > 1 and self._disturbed(self.measured[-2])
         return last if self._disturbed(last) and not alike else None
 
-    def _fits(self, workers: int, left_s: float) -> bool:
-        """Whether there is time for it, where workers start as those did before: one after the other."""
-        each_s = max((one.startup_s / one.workers for one in self.measured[-1:] if one.workers), default=0.0)
-        return self.window_s + each_s * workers <= left_s + OVERTIME_S
+    def _fits(self, left_s: float) -> bool:
+        """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
+        starting_s = self.measured[-1].startup_s if self.measured else 0.0
+        return self.window_s + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: str) -> None:
         """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""

@@ -24,7 +24,9 @@ def course(*, length: int = 1_000_000, room: int = 8 * GIB, **options: Any) -> C
     return Course(SweepOptions(budget_s=BUDGET_S, **options), own, plan, "fork", *limits)
 
 
-def answer(wanted: Measurement, *, from_disk: bool, rate: float, others: float = 0.1, batches: int = 100) -> Probed:
+def answer(
+    wanted: Measurement, *, from_disk: bool, rate: float, others: float = 0.1, batches: int = 100, startup_s: float = 0.1
+) -> Probed:
     """What its probe says where others use so many CPUs."""
     if wanted.kind == "costs":
         stored = {"stored_bytes": 100 * KB, "again_s": 0.001} if from_disk else {"stored_bytes": 0.0, "again_s": 0.01}
@@ -36,7 +38,7 @@ def answer(wanted: Measurement, *, from_disk: bool, rate: float, others: float =
         "stolen_s": 0.0, "own_cpu_s": 0.0,
     }  # fmt: skip
     marks = [(float(second), rate * second) for second in range(11)]
-    delivery = {"marks": marks, "raised": None, "pressed": False, "startup_s": 0.1, "batches": batches, "exhausted": False}
+    delivery = {"marks": marks, "raised": None, "pressed": False, "startup_s": startup_s, "batches": batches, "exhausted": False}
     return Probed({**delivery, "seen": seen, "waits_for_disk": 0.0}, Ended(how="answered"))
 
 
@@ -140,14 +142,14 @@ def test_nothing_is_repeated_in_the_second_half_of_the_time() -> None:
     assert following.workers == 2
 
 
-def test_what_cannot_start_in_time_is_not_begun() -> None:
-    """2.5 s for a window, 0.1 s for each worker."""
+@pytest.mark.parametrize(("startup_s", "begun"), [(0.1, True), (1.0, True), (1.1, False)])
+def test_what_cannot_start_in_time_is_not_begun(startup_s: float, begun: bool) -> None:
+    """There is time for a window, and a second more."""
     of = course(workers=(1, 8))
     for _ in range(3):
         wanted = of.next(30.0)
         assert wanted is not None
-        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0)], None)
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)], None)
 
-    assert of.next(2.51) is not None
-    assert course(workers=(1,)).next(2.4) is None
-    assert of.out_of_time is False
+    assert (of.next(of.window_s) is not None) == begun
+    assert of.out_of_time != begun

@@ -152,6 +152,7 @@ def test_what_cannot_be_repeated_is_called_too_noisy() -> None:
         ([{4: 100, 8: 50}, {4: 106, 8: 80}], {}, True),
         ([], {2: 50.0}, False),  # no rounds were made, and the interval of 4 is 12 % wide
         ([], {2: 104.0}, True),
+        ([], {}, False),  # nothing else was measured, and 12 % are not too much for that
     ],
 )
 def test_too_noisy_is_where_the_noise_could_change_the_answer(
