@@ -82,6 +82,9 @@ class Probes:
     caller: "Begun | None" = None
     """A fork of the process that called dl_doctor.check, which is where its dataset is; None on the command line."""
 
+    loaded_since_s: float | None = None
+    """When there was something that probes can be `loaded` with, by the system's clock."""
+
     def __init__(self, system: System, end_s: float, caller: "Begun | None" = None) -> None:
         self._system = system
         self._end_s = end_s
@@ -142,6 +145,8 @@ class Probes:
                 raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
             return server.probed(asked, late=late)
         finally:
+            if place == "loading":
+                self.loaded_since_s = self._system.clock_s()
             self.in_flight.remove(title)
             if place == "apart":
                 server.close()

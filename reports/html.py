@@ -18,7 +18,7 @@ from dl_doctor.reports.look import (
     machine_words,
 )
 from dl_doctor.reports.page import moment, page
-from dl_doctor.reports.picture import Curve, Sweep, curve_of, picture_of, reaches_of, sweep_of
+from dl_doctor.reports.picture import DISTURBED, Curve, Sweep, curve_of, picture_of, reaches_of, sweep_of
 from dl_doctor.units import plain
 
 LONGEST_TRACE = 20_000
@@ -57,6 +57,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         picture=picture_of(report.pipeline),
         sweep=sweep_of(report.facts),
         curves=curves,
+        disturbed=DISTURBED,
         reaches=reaches_of(report.facts),
     )
 

@@ -136,6 +136,9 @@ class Point:
     fed: str
     utilization: str
     epoch: str
+    first_epoch: str
+    """Only where it takes longer, or less, than the rate's interval explains."""
+
     startup: str
     bottleneck: str
     recommended: bool
@@ -143,6 +146,12 @@ class Point:
     rate: float
     low: float
     high: float
+    disturbed: bool
+    """Whether others used more of the CPUs meanwhile than at first: its rate then begins with a tilde."""
+
+
+DISTURBED = "~: others used more of the CPUs meanwhile than at first; without them it may be faster."
+"""Below a table in which a rate has a tilde."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +172,22 @@ class Sweep:
     gain: str
 
     @property
+    def disturbed(self) -> bool:
+        return any(point.disturbed for point in self.points)
+
+    @property
+    def first_epochs(self) -> bool:
+        return any(point.first_epoch for point in self.points)
+
+    @property
     def recommended(self) -> Point | None:
         return next((point for point in self.points if point.recommended), None)
 
 
-ADVISED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method")
+ADVISED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method", "in_order", "worker_method")
+
+SELDOM_SET = ("in_order", "worker_method")
+"""Of these only what is to be changed is told."""
 
 
 def sweep_of(facts: Mapping[str, Any]) -> Sweep | None:
@@ -180,6 +200,7 @@ def sweep_of(facts: Mapping[str, Any]) -> Sweep | None:
     if not found:
         return None
     advice = [Advice(name, *map(words, setting(told[name]))) for name in ADVISED if told.get(name) is not None]
+    advice = [one for one in advice if one.name not in SELDOM_SET or one.basis == "measured"]
     return Sweep(tuple(found), tuple(advice), words(told.get("bottleneck")), words(told.get("reason")), words(told.get("gain")))
 
 
@@ -193,13 +214,15 @@ def point_of(point: Mapping[str, Any], best: float | None) -> Point | None:
         interval = ""
     else:
         interval = f"{speed(low)} – {speed(high)}"
+    disturbed = point.get("disturbed") is True
     return Point(
         workers=plain(workers),
-        samples=speed(rate),
+        samples=f"~{speed(rate)}" if disturbed else speed(rate),
         interval=interval,
         fed=percent(point.get("gpu_fed")),
         utilization=percent(point.get("gpu_utilization")),
         epoch=seconds(point.get("epoch_s")),
+        first_epoch=first_epoch(number(point.get("first_epoch_s")), number(point.get("epoch_s")), (high - low) / max(rate, 1e-9)),
         startup=seconds(point.get("startup_s")),
         bottleneck=words(point.get("bottleneck")),
         recommended=workers == best,
@@ -207,7 +230,19 @@ def point_of(point: Mapping[str, Any], best: float | None) -> Point | None:
         rate=rate,
         low=low,
         high=high,
+        disturbed=disturbed,
     )
+
+
+FIRST_DIFFERS = 0.05
+"""From the epochs after it: less is not worth a column."""
+
+
+def first_epoch(first_s: float | None, later_s: float | None, noise: float) -> str:
+    """`noise`: the width of the rate's interval, as a part of it."""
+    if first_s is None or not later_s or abs(first_s / later_s - 1) <= max(FIRST_DIFFERS, noise):
+        return ""
+    return seconds(first_s)
 
 
 @dataclass(frozen=True)

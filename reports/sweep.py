@@ -8,14 +8,17 @@ from rich.text import Text
 
 from dl_doctor.model import Pipeline, Report, Result
 from dl_doctor.reports.look import printable
-from dl_doctor.reports.picture import Sweep, mapping, number, picture_of, speed, sweep_of, words
+from dl_doctor.reports.picture import DISTURBED, Sweep, mapping, number, picture_of, speed, sweep_of, words
 from dl_doctor.units import binary_size, plain
 
 COLUMNS = (
     ("workers", "workers"), ("samples/s", "samples"), ("19 of 20", "interval"), ("GPU fed", "fed"), ("epoch", "epoch"),
-    ("start-up", "startup"), ("in the way", "bottleneck"),
+    ("first one", "first_epoch"), ("start-up", "startup"), ("in the way", "bottleneck"),
 )  # fmt: skip
 """Headings, and what of a point stands below them; a column without any value is left out."""
+
+FIT_IN_LINE = 7
+"""Columns in 80 characters; where there are more, the interval is left out: the page and the JSON have it."""
 
 WORDS = 30
 """Of a stage's or setting's words, the most characters."""
@@ -39,7 +42,7 @@ def parts(report: Report) -> Iterator[Text | Table]:
     if sweep is None:
         return
     yield table_of(sweep, fact)
-    yield Text(caption(fact), style="dim")
+    yield Text(caption(fact) + (f" {DISTURBED}" if sweep.disturbed else ""), style="dim")
     yield Text()
     yield way(report.pipeline)
     yield Text()
@@ -54,6 +57,8 @@ def parts(report: Report) -> Iterator[Text | Table]:
 
 def table_of(sweep: Sweep, fact: Mapping[str, Any]) -> Table:
     shown = [(heading, name) for heading, name in COLUMNS if any(getattr(point, name) for point in sweep.points)]
+    if len(shown) > FIT_IN_LINE:
+        shown = [(heading, name) for heading, name in shown if name != "interval"]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for heading, name in shown:

@@ -6,7 +6,9 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -180,6 +182,27 @@ def slow() -> DataLoader:
     return loader_of(lambda index: slept(0.2))
 
 
+class Hoarding(Dataset):
+    """Each process that reads takes PRIVATE_BYTES for itself, as a decoder with a cache of its own does."""
+
+    PRIVATE_BYTES = 64 << 20
+
+    def __init__(self) -> None:
+        self.own, self.pid = b"", 0
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if self.pid != os.getpid():
+            self.own, self.pid = b"1" * self.PRIVATE_BYTES, os.getpid()
+        return slept(READ_S)
+
+
+def hoarding() -> DataLoader:
+    return DataLoader(Hoarding(), batch_size=BATCH, num_workers=2, persistent_workers=True)
+
+
 class Stored(Dataset):
     """64 KiB at a random place of a file of 64 MiB, past the page cache, as if memory were too small for it."""
 
@@ -202,3 +225,71 @@ def disk() -> DataLoader:
     """The file is the one that the variable names: on a disk that a test has made slow."""
     data = Stored(os.environ["SWEEP_SETS_FILE"])
     return DataLoader(data, batch_size=BATCH, shuffle=True, num_workers=2, persistent_workers=True)
+
+
+class WithThreads(DataLoader):
+    """A stand-in for a torch whose DataLoader has worker_method (pytorch/pytorch#161044), which none that is released has: each
+    thread makes whole batches, and shares the dataset.
+    """
+
+    def __init__(self, *given: object, worker_method: str = "multiprocessing", **named: object) -> None:
+        super().__init__(*given, **named)
+        self.worker_method = worker_method
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        if self.worker_method != "thread":
+            return super().__iter__()
+        return self.batches()
+
+    def batches(self) -> Iterator[torch.Tensor]:
+        def make(indices: list[int]) -> torch.Tensor:
+            return self.collate_fn([self.dataset[index] for index in indices])
+
+        with ThreadPoolExecutor(self.num_workers) as pool:
+            indices = iter(self.batch_sampler)
+            ahead = deque(pool.submit(make, next(indices)) for _ in range(2 * self.num_workers))
+            while ahead:
+                yield ahead.popleft().result()
+                ahead.append(pool.submit(make, next(indices)))
+
+
+def threads() -> DataLoader:
+    torch.utils.data.DataLoader = WithThreads  # as if it were torch's own
+    return WithThreads(Made(lambda index: slept(READ_S)), batch_size=BATCH, num_workers=2, persistent_workers=True)
+
+
+class Lines(IterableDataset):
+    """Numbers, all of them in each worker."""
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(400):
+            time.sleep(READ_S)
+            yield number
+
+
+def repeating() -> DataLoader:
+    return DataLoader(Lines(), batch_size=BATCH, num_workers=4, persistent_workers=True)
+
+
+class Sharded(Lines):
+    """Each worker has its shard, of which it knows how many there are."""
+
+    num_shards = 2
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        number, workers = (info.id, info.num_workers) if info else (0, 1)
+        shards = [shard for shard in range(self.num_shards) if shard % workers == number]
+        for item in range(10_000):
+            for shard in shards:
+                time.sleep(READ_S)
+                yield 2 * item + shard
+
+
+def two_shards() -> DataLoader:
+    return DataLoader(Sharded(), batch_size=BATCH, num_workers=4, persistent_workers=True)
+
+
+def very_slow() -> DataLoader:
+    """4 s for a batch."""
+    return loader_of(lambda index: slept(0.5), num_workers=4)

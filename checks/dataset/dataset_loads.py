@@ -138,6 +138,9 @@ def empty(loader: Loader) -> list[Finding]:
     ]
 
 
+OTHERS = "loaders of other libraries have threads or processes of their own"
+
+
 def foreign(loader: Loader) -> list[Finding]:
     if loader.kind != "other":
         return []
@@ -146,7 +149,7 @@ def foreign(loader: Loader) -> list[Finding]:
             level="note",
             subject=loader.spec,
             summary=f"{loader.type} is no Dataset and no DataLoader of torch: it is not examined further",
-            why="Loaders of other libraries have threads or processes of their own, to which num_workers does not apply.",
+            why=f"num_workers does not apply: {loader.own_threads or OTHERS}.",
         )
     ]
 

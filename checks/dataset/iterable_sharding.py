@@ -3,9 +3,6 @@ from dl_doctor.facts import DatasetSamples, Loader, LoaderPlan, WorkerDraws
 from dl_doctor.facts.worker_draws import Draws
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 
-LEAST = 16
-"""Items that must be the same before a longer dataset is judged by them; fewer will do where there are no more."""
-
 
 def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samples: DatasetSamples | Unavailable) -> Verdict:
     """Workers of an iterable dataset share it out
@@ -52,28 +49,17 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
         return Verdict.skip("all items are alike: whether workers share them out cannot be seen")
     if some_twice(draws) and (plan.num_workers is None or plan.num_workers > 1):
         return Verdict(seen, [*shards, overlap(draws)])
-    if not (in_order(one, other) or in_another_order(draws)):
+    if not draws.the_same:
         return Verdict(seen, [*shards, *common(draws)])
     if plan.num_workers is not None and plan.num_workers < 2:
         return Verdict(f"{seen}: they are the same, and with fewer than two workers that makes no difference")
     return Verdict(seen, [*shards, the_same(one.taken or len(one.first), plan, draws)])
 
 
-def in_order(one: Draws, other: Draws) -> bool:
-    proven = len(one.first) >= LEAST or one.exhausted
-    return proven and one.first == other.first and (len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1))
-
-
-def in_another_order(draws: WorkerDraws) -> bool:
-    """Whether both gave all that there is; shuffled in each, for example."""
-    one, other = draws.workers
-    return one.exhausted and other.exhausted and one.taken == other.taken == draws.in_both and len(set(one.first)) > 1
-
-
 def some_twice(draws: WorkerDraws) -> bool:
     """Whether, of all that there is, both gave some of the same, and these are not alike by chance: no worker has any twice."""
     ended = all(worker.exhausted and worker.taken == worker.distinct for worker in draws.workers)
-    return ended and draws.in_both > 0 and not in_another_order(draws)
+    return ended and draws.in_both > 0 and not draws.in_another_order
 
 
 def overlap(draws: WorkerDraws) -> Finding:

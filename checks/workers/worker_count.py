@@ -59,9 +59,11 @@ def by_measurement(plan: LoaderPlan, sweep: LoaderSweep) -> Verdict:
     rates = {point.num_workers: point.samples_per_s for point in sweep.points}
     best = sweep.recommended
     seen = f"measured: {', '.join(f'{workers} → {plain(rate)} samples/s' for workers, rate in rates.items())}"
+    credit = [Finding(level="note", subject="num_workers", summary=sweep.caveat)] if sweep.caveat else []
     now = rates.get(-1 if plan.num_workers is None else plan.num_workers)
     if not now or plan.num_workers == best or best not in rates:
-        return Verdict(seen, [Finding(level="note", subject="num_workers", summary=f"{sweep.why[0].upper()}{sweep.why[1:]}")])
+        note = Finding(level="note", subject="num_workers", summary=f"{sweep.why[0].upper()}{sweep.why[1:]}")
+        return Verdict(seen, [note, *credit])
     gained = rates[best] / now
     finding = Finding(
         level="warn" if gained >= WORTH_IT else "note",
@@ -73,7 +75,7 @@ def by_measurement(plan: LoaderPlan, sweep: LoaderSweep) -> Verdict:
         why=f"{sweep.bottleneck}: {sweep.evidence}." if sweep.evidence else "",
         fixes=(Fix("Use that many", (sweep.line,)),),
     )
-    return Verdict(seen, [finding])
+    return Verdict(seen, [finding, *credit])
 
 
 def suggested(cpu: CpuBudget) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dl_doctor.facts import (
     allowance,
     batches,
+    burst_credits,
     cgroups,
     collect_env,
     cpu_budget,
@@ -61,6 +62,7 @@ from dl_doctor.facts import (
 )
 from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.batches import Batches
+from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.collect_env import CollectEnv
 from dl_doctor.facts.cpu_budget import CpuBudget
@@ -115,6 +117,7 @@ __all__ = [
     "COLLECTORS",
     "Allowance",
     "Batches",
+    "BurstCredits",
     "Cgroups",
     "CollectEnv",
     "Collector",
@@ -187,6 +190,7 @@ class Collector:
 COLLECTORS = (
     Collector(allowance.collect),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
+    Collector(burst_credits.collect, profile="deep"),
     Collector(cgroups.collect),
     Collector(collect_env.collect, profile="default", deadline_s=collect_env.DEADLINE_S + 25, exclusive=True),
     Collector(cpu_budget.collect),

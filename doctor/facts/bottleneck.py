@@ -60,6 +60,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     samples: int
+    batches: int = 0
+    """That were read to find out."""
+
     read_s: float
     read_cpu_s: float
     collate_s: float
@@ -69,12 +72,18 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: float | None = None
     """That came from a disk, at the first time."""
 
+    asked_bytes: float | None = None
+    """That were read from files, at the first time, from a disk or from memory."""
+
     received_bytes: float = 0.0
     """That came over the network."""
 
     typical_s: float = 0.0
     slow_s: float = 0.0
     """Reading a batch: the median, and the mean of the slowest tenth."""
+
+    others_cpus: float | None = None
+    """Used by others meanwhile."""
 
     @property
     def unevenness(self) -> float:
@@ -84,6 +93,17 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def slower_cold(self) -> float | None:
         return self.read_s / self.again_s if self.again_s else None
+
+    @property
+    def from_disk(self) -> bool:
+        """Whether reading the data for the first time is another thing than reading it again."""
+        return (self.stored_bytes or 0.0) >= STORED_BYTES and (self.slower_cold or 1.0) >= SLOWER_COLD
+
+    @property
+    def of_later_epochs(self) -> "Costs":
+        """The same of a sample that has been read before."""
+        again_s = self.read_s if self.again_s is None else self.again_s
+        return msgspec.structs.replace(self, read_s=again_s, read_cpu_s=min(self.read_cpu_s, again_s), stored_bytes=0.0)
 
     @property
     def waiting(self) -> float:
@@ -133,6 +153,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     others_cpus: float | None = None
     """Used by processes that are not this job's."""
 
+    stolen: float | None = None
+    """Part of the time in which the hypervisor gave the CPUs to others."""
+
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the loader beside one setting's evidence."""
@@ -154,6 +177,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the step itself keeps the main process computing all the time."""
 
     persistent: bool = False
+    shards: int | None = None
+    """Of an iterable dataset; each is read by one worker."""
+
     order_gain: float | None = None
     """The rate of delivering in any order against that of delivering in order."""
 
@@ -164,7 +190,7 @@ Named = tuple[Bottleneck, str]
 
 def bottleneck_of(seen: Evidence, known: Known) -> Named:
     """The narrowest stage at one setting."""
-    for rule in (fed, starting, throttled, held_up, handing_over, computing, blocked):
+    for rule in (fed, idle, starting, throttled, held_up, handing_over, computing, blocked):
         if (named := rule(seen, known)) is not None:
             return named
     return "unknown", "the kernel does not tell what the workers did"
@@ -181,6 +207,14 @@ def fed(seen: Evidence, known: Known) -> Named | None:
     if known.host_bound:
         return "host", f"{got}: it keeps the main process's CPU busy"
     return "gpu", got
+
+
+def idle(seen: Evidence, known: Known) -> Named | None:
+    """Some have nothing to read: what the others do says nothing of more of them."""
+    if not known.shards or seen.workers <= known.shards:
+        return None
+    told = f"{count(seen.workers, 'worker')} share {count(known.shards, 'shard')}"
+    return "unknown", f"{told}: {seen.workers - known.shards} of them have nothing to read"
 
 
 def starting(seen: Evidence, known: Known) -> Named | None:

@@ -8,10 +8,14 @@ from dl_doctor.facts.examination import Examination
 from dl_doctor.facts.trouble import PATIENCE_S, Trouble, stopped_for_memory
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probes
+from dl_doctor.settings import Settings
 
 SAMPLES = 64
 BUDGET_S = 5.0
 """No further sample is begun after that."""
+
+SHARE_OF_SWEEP = 0.02
+"""Of a sweep's budget, where that is all that was asked for: it only has to be known that samples come."""
 
 DEADLINE_S = BUDGET_S + PATIENCE_S + 3
 """What does not come back in PATIENCE_S tells where it waits; what Python cannot interrupt is ended from outside."""
@@ -101,12 +105,12 @@ class DatasetSamples(msgspec.Struct, frozen=True, kw_only=True):
         return max((reading.bytes for reading in self.readings if reading.bytes is not None), default=None)
 
 
-async def collect(probes: Probes, examination: Examination) -> DatasetSamples:
+async def collect(probes: Probes, settings: Settings, examination: Examination) -> DatasetSamples:
     arguments = {
         "allowed_bytes": examination.allowed_bytes,
         "workers": examination.num_workers or 0,
         "samples": SAMPLES,
-        "budget_s": BUDGET_S,
+        "budget_s": BUDGET_S if settings.sweep is None else min(BUDGET_S, SHARE_OF_SWEEP * settings.sweep.budget_s),
         "patience_s": PATIENCE_S,
     }
     probed = await probes.run("dataset_samples", arguments, deadline_s=DEADLINE_S, place="loaded")

@@ -14,6 +14,16 @@ from dl_doctor.settings import Settings, StartMethod
 EXAMPLE = f"{HERE / 'example' / 'dl_doctor_example.py'}:make_loader"
 """What `--example` stands for."""
 
+THREADS_OF_THEIR_OWN = {
+    "nvidia.dali": "DALI loads with threads of its own; its own setting is num_threads of the pipeline",
+    "ffcv": "FFCV loads with threads of its own; its own setting is num_workers of ffcv.loader.Loader, which counts threads",
+    "spdl": "SPDL loads with threads of its own; its own setting is num_threads of the pipeline, and concurrency of each stage",
+    "torchdata.nodes": "torchdata's nodes load with threads or processes of their own; their own setting is num_workers of "
+    "ParallelMapper",
+    "tensorflow": "tf.data loads with threads of its own; its own setting is num_parallel_calls of map() and interleave()",
+}
+"""By the package of a loader's type, which nobody needs to import to see it. Source: the documentation of each."""
+
 DEADLINE_S = 45.0
 
 
@@ -45,6 +55,8 @@ class LoaderArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the loader or a sampler of it knows how many ranks there are."""
 
     dataset_has_set_epoch: bool = False
+    in_order: bool = True
+    """Whether batches come in the sampler's order; always, before torch 2.6."""
 
 
 class Loader(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +76,15 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
     type: str | None = None
     length: int | None = None
     """Samples; None where it does not say."""
+
+    packages: tuple[str, ...] = ()
+    """That its type, and the types it is derived from, come from."""
+
+    shards: int | None = None
+    """Parts of an iterable dataset, each of which one worker reads; None where it does not say."""
+
+    options: tuple[str, ...] = ()
+    """Parameters of torch's DataLoader there that not every version has: in_order, worker_method."""
 
     make_s: float | None = None
     """Importing its module and making it, without importing torch."""
@@ -104,6 +125,12 @@ class Loader(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "other":
             return Unavailable.absent(f"{self.type} is no Dataset and no DataLoader of torch")
         return None
+
+    @property
+    def own_threads(self) -> str | None:
+        """Of a loader that has threads of its own: whose it is, and what is set instead of num_workers."""
+        known = [told for package, told in THREADS_OF_THEIR_OWN.items() if package in self.packages]
+        return known[0] if self.kind == "other" and known else None
 
     @property
     def num_workers(self) -> int | None:

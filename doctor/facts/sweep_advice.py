@@ -10,7 +10,8 @@ import msgspec
 
 from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.recommending import Choice
+from dl_doctor.facts.recommending import REPEATS, Choice, verified
+from dl_doctor.facts.sweep_arms import Trial
 from dl_doctor.facts.sweep_rungs import Measured
 from dl_doctor.units import count, plain
 
@@ -42,7 +43,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     gpu_utilization: float | None = None
     epoch_s: float | None
-    """With start-up, unless workers stay; None where the length of an epoch is not known."""
+    """With start-up, unless workers stay; None where the length of an epoch is not known. Where both were measured, of an epoch
+    that reads what the first one has left in memory."""
+
+    first_epoch_s: float | None = None
+    """That reads the data for the first time, start-up included; None where that is not known or `epoch_s` is it."""
 
     startup_s: float
     """Until the first batch was there."""
@@ -59,6 +64,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it read what had been read before."""
 
     measurements: int
+    disturbed: bool = False
+    """Whether others used more of the CPUs meanwhile than at first, so that the rate may be too low."""
 
 
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +81,10 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     pin_memory: Advised
     persistent_workers: Advised
     start_method: Advised
+    in_order: Advised = Advised(value=True, basis="kept")
+    worker_method: Advised = Advised(value=None, basis="kept")
+    """None where the DataLoader has no such parameter, or it is left alone."""
+
     bottleneck: Bottleneck
     reason: str
     gain: str
@@ -105,7 +116,9 @@ def points_of(all_measured: Sequence[Measured], known: Known, epoch_samples: flo
 
 def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None) -> Point:
     """By its rounds against others where there are any, else by what was measured first."""
-    counted = [one for one in same if one.purpose == "verify"] or list(same)
+    counted = verified([*same]) or [one for one in same if one.purpose != "first"] or list(same)
+    cold = [one.rate.samples_per_s for one in same if not one.warm]
+    first_s = epoch_samples / statistics.geometric_mean(cold) if epoch_samples and cold else None
     rate = statistics.geometric_mean(one.rate.samples_per_s for one in counted)
     startup_s = statistics.median(one.startup_s for one in same)
     loading_s = epoch_samples / rate if epoch_samples else None
@@ -120,6 +133,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         samples_per_s_high=max(highs) if highs else None,
         gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
         epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
+        first_epoch_s=None if first_s is None or not all(one.warm for one in counted) else first_s + startup_s,
         startup_s=startup_s,
         bottleneck=name,
         why=why,
@@ -127,6 +141,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         others_cpus=seen.others_cpus,
         warm=all(one.warm for one in counted),
         measurements=len(same),
+        disturbed=any(one.disturbed for one in counted),
     )
 
 
@@ -158,8 +173,25 @@ def recommendation_of(
     method: str,
     persistent: bool,
     limited_by: str | None,
+    nothing_to_read: str | None = None,
+    trials: Sequence[Trial] = (),
+    in_order: bool = True,
+    read: str = "",
 ) -> Recommendation | None:
-    """What to set; None where the choice names nothing."""
+    """What to set; None where the choice names nothing.
+
+    Args:
+        choice: the number of workers.
+        points: all that were measured.
+        plan: the loader as it is.
+        method: how its workers are started.
+        persistent: whether they stay.
+        limited_by: what kept it from more workers.
+        nothing_to_read: why more workers would have nothing of their own to read.
+        trials: of other features, at that number of workers.
+        in_order: whether the loader as it is delivers in order.
+        read: by which epochs settings were compared, in a sentence.
+    """
     if choice.workers is None:
         return None
     at = next(point for point in points if point.num_workers == choice.workers)
@@ -167,21 +199,44 @@ def recommendation_of(
     bottleneck, why = narrowest_of(points, choice.workers, limited_by)
     stays = pays_to_stay(at, persistent=persistent)
     workers = choice.workers
-    one = msgspec.structs.replace(plan, num_workers=workers)
+    paid = [trial for trial in trials if trial.pays and trial.workers == workers]
+    tried = {trial.arm.name: Advised(value=trial.arm.value, basis="measured") for trial in paid}
+    better = faster(at, math.prod(trial.gain or 1.0 for trial in paid), persistent=persistent)
+    ahead = tried.get("prefetch_factor", Advised(value=plan.prefetch_factor if workers else None, basis="kept"))
+    factor = ahead.value if isinstance(ahead.value, int) else plan.prefetch_factor
+    one = msgspec.structs.replace(plan, num_workers=workers, prefetch_factor=factor)
+    said = [reason_of(choice, why, stays=stays and not persistent), *beside_it(paid, nothing_to_read), read, noise_of(choice)]
     return Recommendation(
         num_workers=Advised(value=workers, basis="measured"),
-        prefetch_factor=Advised(value=plan.prefetch_factor if workers else None, basis="kept"),
+        prefetch_factor=ahead,
         pin_memory=Advised(value=bool(plan.pin_memory), basis="kept"),
         persistent_workers=Advised(value=stays and workers > 0, basis="kept" if stays == persistent else "rule"),
-        start_method=Advised(value=method if workers else None, basis="kept"),
+        start_method=Advised(value=method if workers and "worker_method" not in tried else None, basis="kept"),
+        in_order=tried.get("in_order", Advised(value=in_order, basis="kept")),
+        worker_method=tried.get("worker_method", Advised(value=None, basis="kept")),
         bottleneck=bottleneck,
-        reason=reason_of(choice, why, stays=stays and not persistent),
-        gain=gain_of(at, now, plan.ranks, stays=stays and not persistent),
-        line=line_of(workers, stays=stays and not persistent and workers > 0),
-        memory_bytes=plan.memory_need_with(workers, plan.prefetch_factor),
-        shared_memory_bytes=plan.shm_need_with(workers, plan.prefetch_factor),
+        reason=" ".join(filter(None, said)),
+        gain=gain_of(better, now, plan.ranks, stays=stays and not persistent),
+        line=line_of(workers, [trial.arm.setting for trial in paid], stays=stays and not persistent and workers > 0),
+        memory_bytes=plan.memory_need_with(workers, factor),
+        shared_memory_bytes=plan.shm_need_with(workers, factor),
         descriptors=one.descriptors_at_worst,
     )
+
+
+def faster(at: Point, times: float, *, persistent: bool) -> Point:
+    """The point as what was tried beside the number of workers makes it."""
+    if times == 1.0:
+        return at
+    startup_s = 0.0 if persistent else at.startup_s
+    epoch_s = None if at.epoch_s is None else (at.epoch_s - startup_s) / times + startup_s
+    return msgspec.structs.replace(at, samples_per_s=times * at.samples_per_s, epoch_s=epoch_s)
+
+
+def beside_it(paid: Sequence[Trial], nothing_to_read: str | None) -> list[str]:
+    """Sentences on what was tried, and on what bounds the number of workers."""
+    told = [f"{trial.told}." for trial in paid]
+    return [*told, f"{nothing_to_read[0].upper()}{nothing_to_read[1:]}."] if nothing_to_read else told
 
 
 def pays_to_stay(at: Point, *, persistent: bool) -> bool:
@@ -205,17 +260,24 @@ def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
     return f"{said}. {why[0].upper()}{why[1:]}.{kept}"
 
 
+def noise_of(choice: Choice) -> str:
+    """That the rate is not well known, where it is not: that has not changed the choice."""
+    if choice.spread is None or choice.spread <= REPEATS:
+        return ""
+    return f"The rate of the best setting is known to {plain(100 * choice.spread)} % only, which does not change the choice."
+
+
 def gain_of(at: Point, now: Point | None, ranks: int, *, stays: bool) -> str:
     """In time of an epoch, and in GPU-hours where the step was measured along; in samples where epochs have no known length."""
     if now is None:
         return "how it is now was not measured"
-    if now.num_workers == at.num_workers:
+    if now.num_workers == at.num_workers and now.samples_per_s == at.samples_per_s:
         saved = f"each epoch but the first is {time_of(at.startup_s)} shorter"
         return f"{saved}: workers are started once" if stays else "no change needed"
     times = plain(at.samples_per_s / now.samples_per_s)
     if at.epoch_s is None or now.epoch_s is None:
         return f"{times} times as many samples a second"
-    if time_of(at.epoch_s) == time_of(now.epoch_s):
+    if time_of(at.epoch_s) == time_of(now.epoch_s) and at.num_workers != now.num_workers:
         return f"an epoch takes as long, with {count(at.num_workers, 'worker')} instead of {now.num_workers}"
     saved_h = (now.epoch_s - at.epoch_s) * ranks / 3600
     hours = f", which saves {plain(saved_h)} GPU-hours" if saved_h >= 0.01 and at.gpu_fed is not None else ""
@@ -228,8 +290,8 @@ def time_of(seconds: float) -> str:
     return f"{plain(seconds / 60)} min" if seconds < 7200 else f"{plain(seconds / 3600)} h"
 
 
-def line_of(workers: int, *, stays: bool) -> str:
-    return f"DataLoader(..., num_workers={workers}{', persistent_workers=True' if stays else ''})"
+def line_of(workers: int, tried: Sequence[str] = (), *, stays: bool) -> str:
+    return f"DataLoader(..., {', '.join([f'num_workers={workers}', *tried, *(['persistent_workers=True'] if stays else [])])})"
 
 
 def narrowest_stage(points: Sequence[Point], workers: int, bottleneck: Bottleneck) -> StageName | None:

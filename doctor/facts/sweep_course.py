@@ -6,15 +6,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from dl_doctor.facts.bottleneck import SLOW_BATCHES, Costs, Known
+from dl_doctor.facts.bottleneck import FED, SLOW_BATCHES, STORED_BYTES, Costs, Known
+from dl_doctor.facts.cold_and_warm import Epochs, data_bytes, epochs_that_count
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
-from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_rung
+from dl_doctor.facts.sweep_advice import half_widths
+from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
+from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
 from dl_doctor.facts.trouble import refused_memory
+from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
@@ -29,13 +34,25 @@ LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
 WINDOWS_IN_BUDGET = 24
 """So many windows, with what starting takes, make a sweep."""
 
+WITH_SETTLING = 1.5
+"""Times a window that a measurement takes, after its first batch."""
+
 LONGEST_WINDOWS = 4
 """A slow dataset may take so many windows for the few batches that make a measurement."""
+
+TURNS = 6
+"""Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
+
+OVERTIME_S = 1.0
+"""That the last setting may take beyond the budget, by what starting workers took before it."""
 
 STARTING_S = 15.0
 """What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
 
-Kind = Literal["costs", "step", "cached", "rung", "any order"]
+SHARING_S = 4.0
+"""For seeing whether workers of an iterable dataset share its items out; more if 16 of them take longer."""
+
+Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm", "first"]
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +90,11 @@ class Course:
         self.free_shared_bytes = None if isinstance(shm, Unavailable) else shm.free_bytes
         self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
+        self.room_bytes = memory.headroom_bytes
         self.measured: list[Measured] = []
+        self.first: list[Measured] = []
+        """While reading for the first time, where settings are compared while reading again."""
+
         self.costs: Costs | None = None
         self.cached: dict[int, float] = {}
         self.delivering_s: float | None = None
@@ -86,14 +107,27 @@ class Course:
         self.limited_by: str | None = None
         """What kept it from more workers."""
 
+        self.nothing_to_read: str | None = None
+        """Why more workers would have nothing of their own to read, of an iterable dataset."""
+
+        self.repeats = False
+        """Whether each worker gives all of an iterable dataset."""
+
+        self.trials: Trials | None = None
         self.out_of_time = False
         self.complete = False
         self._done: set[tuple[Kind, int]] = set()
         self._read_batches = 0
+        self._repeated: set[int] = set()
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
+        shards = loader.shards if loader.kind == "iterable" else None
+        if shards and shards < wished and not options.workers:
+            wished = max(shards, plan.num_workers or 0)
+            self.nothing_to_read = f"{count(shards, 'shard')}: more workers would have nothing to read"
         self.bounds = Bounds(
             cpus=cpu.cpus * plan.ranks / self.ranks,
             most=self._fitting(wished),
+            shards=shards or None,
             current=plan.num_workers,
             listed=options.workers,
             budget_s=options.budget_s,
@@ -115,20 +149,71 @@ class Course:
         return self.plan.batch_size / self.step_s if self.step_s and self.plan.batch_size else None
 
     @property
+    def batch_s(self) -> float:
+        """What one process takes for a batch; 0 where that is not known yet."""
+        if self.costs is None:
+            return 0.0
+        each_s = self.costs.read_s + self.costs.collate_s
+        return self.plan.batch_size * each_s if self.plan.batch_size else self.costs.typical_s
+
+    @property
+    def undecided(self) -> bool:
+        """Whether time was over before the ladder came to the setting of now, or, where there is none, to two workers: that one
+        is no better than none says nothing of more of them.
+        """
+        reach = 2 if self.bounds.current is None else self.bounds.current
+        top = max((one.workers for one in self.measured), default=-1)
+        cut = self.out_of_time and self.bounds.listed is None and top < min(reach, self.bounds.most)
+        return cut and not ended(self.tried, self.bounds, top + 1)
+
+    @property
+    def data_bytes(self) -> int | None:
+        return data_bytes(self.costs, self.loader.length)
+
+    @property
+    def epochs(self) -> Epochs:
+        """Those that count."""
+        return epochs_that_count(self.data_bytes, self.room_bytes)
+
+    @property
+    def reads_a_disk(self) -> bool:
+        """Whether it may matter if data is read for the first time."""
+        seen = [self.costs and self.costs.stored_bytes, *(one.evidence.stored_bytes for one in self.measured)]
+        return any((stored or 0.0) >= STORED_BYTES for stored in seen)
+
+    @property
+    def judged(self) -> list[Measured]:
+        """All that was measured, with a mark where others disturbed it."""
+        return [msgspec.structs.replace(one, disturbed=self._disturbed(one)) for one in [*self.measured, *self.first]]
+
+    @property
     def tried(self) -> list[Tried]:
         return [one.tried(self.epoch_samples, persistent=self.persistent) for one in self.measured]
+
+    @property
+    def choice(self) -> Choice:
+        """A setting of now with more workers than shards is not kept, however fast it is: the rest of them read nothing."""
+        current, shards = self.bounds.current, self.bounds.shards
+        sensible = None if current is not None and shards is not None and current > shards else current
+        return choose(self.tried, sensible, half_widths(self.measured))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the loader as it is delivers batches in the sampler's order."""
+        return self.loader.arguments is None or self.loader.arguments.in_order
 
     @property
     def known(self) -> Known:
         alone = [one.rate.samples_per_s for one in self.measured if one.workers == 1]
         return Known(
-            costs=self.costs,
+            costs=self.costs.of_later_epochs if self.costs and self._reads_again else self.costs,
             one_worker_per_s=sum(alone) / len(alone) if alone else None,
             cached=self.cached,
             delivering_s=self.delivering_s,
             demand_per_s=self.demand_per_s,
             host_bound=self.host_bound,
             persistent=self.persistent,
+            shards=self.bounds.shards,
             order_gain=self.order_gain,
         )
 
@@ -139,34 +224,52 @@ class Course:
             return None
         if ("costs", 0) not in self._done:
             return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
+        if self.loader.kind == "iterable" and ("sharing", 0) not in self._done:
+            return self._sharing()
         if self.options.step and ("step", 0) not in self._done:
             more = {"most_s": 2 * self.window_s, "step_spec": self.options.step}
             return self._once("step", "sweep_step", "the step", more)
         if ("cached", 1) not in self._done:
             return self._loading("cached", 1, left_s)
+        return self._next_loading(left_s)
+
+    def _next_loading(self, left_s: float) -> Measurement | None:
+        if (shaken := self._to_repeat(left_s)) is not None:
+            return self._loading("rung", shaken.workers, left_s, shaken.purpose)
         rung = next_rung(self.tried, self.bounds)
         best = max(self.tried, key=lambda one: one.score).workers if self.tried else 0
-        if (rung is None or rung.purpose == "verify") and best > 1 and self._has_slow_batches and not self._ordered:
+        climbed = rung is None or rung.purpose == "verify"
+        if climbed and best > 1 and self._has_slow_batches and self._may_reorder and not self._was_measured("any order"):
             return self._loading("any order", best, left_s)
-        if rung is not None:
+        if climbed and (trial := self._next_trial(left_s)):
+            return trial  # in any order, before time is spent on comparing numbers of workers in order
+        if climbed and self._reads_again and not self._all_read and not self._was_measured("first"):
+            return self._loading("first", best, left_s, "first")
+        if rung is not None and self._fits(left_s):
             return self._loading("rung", rung.workers, left_s, rung.purpose)
+        if rung is not None:
+            self.out_of_time = True
+            return None
         self.complete = True
         if best > 1 and ("cached", best) not in self._done:
             return self._loading("cached", best, left_s)
-        return None
+        self._offer_arms()
+        return self._next_trial(left_s)
 
     def take(self, told: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
         """What came of a measurement."""
-        if told.kind in ("costs", "step"):
+        if told.kind in ("costs", "step", "sharing"):
             self._done.add((told.kind, 0))
-            self._take_alone(told, answers[0])
+            self._take_alone(told, answers)
             return
         self._done.add((told.kind, told.workers))
         trouble = next((trouble_of(answer) for answer in answers if trouble_of(answer)), None)
         found = None
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
-            self._read_batches += self.ranks * (max(one.batches for one in deliveries) + told.workers * self.plan.prefetch_factor)
+            if told.kind != "cached" and told.arguments[0]["again"] is None:
+                ahead = told.workers * told.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
+                self._read_batches += self.ranks * (max(one.batches for one in deliveries) + ahead)
             found = measured(
                 deliveries,
                 workers=told.workers,
@@ -175,30 +278,116 @@ class Course:
                 epoch_samples=self.epoch_samples,
                 throttled=throttled,
             )
-        if told.kind == "cached":
-            if found:
-                self.cached[told.workers] = found.rate.samples_per_s
-                used = found.evidence.cpus_used
-                self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
-        elif told.kind == "any order":
-            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
-            self.order_gain = found.rate.samples_per_s / in_order[-1] if found else None
+        if told.kind != "rung":
+            self._take_beside(told, found, trouble)
         elif found:
-            self.measured.append(found)
+            self._keep(found)
         elif trouble is not None:
             self._stop_at(told.workers, trouble)
         else:
             self.out_of_time = True
 
-    def _take_alone(self, told: Measurement, answer: Probed) -> None:
-        if answer.answer is None:
+    def _take_beside(self, told: Measurement, found: Measured | None, trouble: str | None) -> None:
+        """What was measured to understand settings, and is not compared with them."""
+        if told.kind == "arm" and self.trials is not None:
+            self.trials.take(found.rate.samples_per_s if found else None, trouble)
+        elif found is None:
+            return
+        elif told.kind == "cached":
+            self.cached[told.workers] = found.rate.samples_per_s
+            used = found.evidence.cpus_used
+            self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
+        elif told.kind == "any order":
+            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
+            self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
+        elif told.kind == "first":
+            self.first.append(found)
+
+    def _take_alone(self, told: Measurement, answers: Sequence[Probed]) -> None:
+        answer = answers[0]
+        if told.kind == "sharing":
+            self._take_sharing(draws_of("iterable", answers))
+        elif answer.answer is None:
             what = f"--step {self.options.step}: " if told.kind == "step" else ""
             self.broke = what + (answer.ended.error or f"it {answer.ended.in_words}")
         elif told.kind == "costs":
-            self.costs = msgspec.convert({**answer.answer, "batches": 0}, Costs)
+            self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
+
+    def _take_sharing(self, draws: WorkerDraws) -> None:
+        """Where each worker gives everything, more of them are no gain, however many samples come: one is the most."""
+        if draws.answered and draws.the_same and self.bounds.listed is None:
+            self.repeats, self.limited_by = True, None
+            self.nothing_to_read = "every worker gives all items: more of them repeat data (see iterable-sharding)"
+            self.bounds = msgspec.structs.replace(self.bounds, most=min(self.bounds.most, 1))
+
+    def _take_any_order(self, workers: int, in_order: float, as_they_come: float) -> None:
+        """A first look; where it says that order costs much, it is measured again."""
+        self.order_gain = as_they_come / in_order
+        if arm := in_any_order(self._situation(workers)):
+            self.trials = Trials(workers)
+            self.trials.begin(arm, in_order, as_they_come)
+
+    def _offer_arms(self) -> None:
+        """Features of the DataLoader, at the setting that is recommended so far."""
+        chosen = self.choice.workers
+        if chosen is None:
+            return
+        if self.trials is None or self.trials.workers != chosen:
+            self.trials = Trials(chosen)
+        self.trials.offer(arms_of(self._situation(chosen)))
+
+    def _next_trial(self, left_s: float) -> Measurement | None:
+        if self.trials is None:
+            return None
+        at = [one for one in self.measured if one.workers == self.trials.workers][-1]
+        changes = self.trials.next(left_s, at.startup_s + WITH_SETTLING * at.rate.seconds)
+        return None if changes is None else self._loading("arm", self.trials.workers, left_s, changes=changes)
+
+    def _situation(self, workers: int) -> Situation:
+        rate = next(one.rate.samples_per_s for one in reversed(self.measured) if one.workers == workers)
+        ahead = 2 * self.plan.prefetch_factor
+        shared = self.plan.shm_need_with(workers, ahead) or 0
+        free = self.free_shared_bytes
+        return Situation(
+            options=self.loader.options,
+            workers=workers,
+            prefetch_factor=self.plan.prefetch_factor,
+            uneven=self._has_slow_batches,
+            coupled=self.demand_per_s is not None,
+            fed=self.demand_per_s is not None and rate >= FED * self.demand_per_s,
+            order_gain=self.order_gain,
+            room_for_twice=(free is None or shared <= free) and self._need_bytes(workers, ahead) <= self.allowed_bytes,
+        )
+
+    def _keep(self, found: Measured) -> None:
+        """Of a setting that was measured once more because it was disturbed, the quieter measurement."""
+        last = self.measured[-1] if self.measured else None
+        if last and found.purpose != "verify" and (last.workers, last.purpose) == (found.workers, found.purpose):
+            self._repeated.add(found.workers)
+            self.measured.remove(last)
+            found = min(last, found, key=lambda one: one.evidence.others_cpus or 0.0)
+        self.measured.append(found)
+
+    def _disturbed(self, one: Measured) -> bool:
+        return disturbed(one.evidence, self.costs.others_cpus if self.costs else None, self.bounds.cpus)
+
+    def _to_repeat(self, left_s: float) -> Measured | None:
+        """What was measured last, where others disturbed it and not what was measured before: to repeat helps against a moment,
+        and not against a neighbour that stays, whom measuring in turn deals with. Only in the first half of the time.
+        """
+        last = self.measured[-1] if self.measured else None
+        if last is None or last.purpose == "verify" or last.workers in self._repeated or left_s < self.options.budget_s / 2:
+            return None
+        alike = len(self.measured) > 1 and self._disturbed(self.measured[-2])
+        return last if self._disturbed(last) and not alike else None
+
+    def _fits(self, left_s: float) -> bool:
+        """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
+        starting_s = self.measured[-1].startup_s if self.measured else 0.0
+        return self.window_s + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: str) -> None:
         """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""
@@ -210,9 +399,12 @@ class Course:
         self.limited_by = f"{count(workers, 'worker')}: {what}"
         self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
 
+    def _was_measured(self, kind: Kind) -> bool:
+        return any(done == kind for done, _ in self._done)
+
     @property
-    def _ordered(self) -> bool:
-        return any(kind == "any order" for kind, _ in self._done)
+    def _may_reorder(self) -> bool:
+        return "in_order" in self.loader.options and self.in_order
 
     @property
     def _has_slow_batches(self) -> bool:
@@ -228,10 +420,19 @@ class Course:
         plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.allowed_bytes}
         return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
 
-    def _loading(self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder") -> Measurement:
+    def _sharing(self) -> Measurement:
+        arguments = arguments_of(self.allowed_bytes, 2, min(SHARING_S, self.window_s))
+        return Measurement(
+            kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
+        )
+
+    def _loading(
+        self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder", changes: dict[str, Any] | None = None
+    ) -> Measurement:
         cached = kind == "cached"
         window_s = self.window_s / 2 if cached else self.window_s
-        most_s = min(left_s, LONGEST_WINDOWS * self.window_s + 0.5 * workers)
+        turns_s = 0.0 if cached else TURNS * self.batch_s * max(1.0, workers / self.bounds.cpus)
+        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + 0.5 * workers)
         plain = {
             "workers": workers,
             "prefetch_factor": self.plan.prefetch_factor,
@@ -245,20 +446,35 @@ class Course:
             "step_s": None if cached or self.options.step else self.step_s,
             "step_spec": None if cached else self.options.step,
             "cached": cached,
-            "in_order": False if kind == "any order" else None,
+            "changes": changes or ({"in_order": False} if kind == "any order" else {}),
         }
-        begins = [0 if cached else self._read_batches + rank for rank in range(self.ranks)]
-        titles = {"cached": "handing over", "rung": "loading", "any order": "loading in any order"}
+        told = ", ".join(f"{name}={value}" for name, value in (changes or {}).items()) or "as before"
+        again = self.costs.batches if self.costs and self._reads_again and kind not in ("cached", "first") else None
+        begins = [0 if cached else (0 if again else self._read_batches) + rank for rank in range(self.ranks)]
+        titles = {
+            "cached": "handing over",
+            "any order": "loading in any order",
+            "arm": f"trying {told}",
+            "first": "loading for the first time",
+        }
         return Measurement(
             kind=kind,
             probe="sweep_rung",
-            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks} for begin in begins],
-            title=f"{titles[kind]} with {count(workers, 'worker')}",
+            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks, "again": again} for begin in begins],
+            title=f"{titles.get(kind, 'loading')} with {count(workers, 'worker')}",
             most_s=most_s,
             workers=workers,
             purpose=purpose,
-            warm=self._all_read,
+            warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
         )
+
+    @property
+    def _reads_again(self) -> bool:
+        """Whether settings are compared while reading what has been read already, as all epochs but the first do: the data stays
+        in memory, and until it is there a disk is in the way. A slice of it is enough.
+        """
+        again = self.loader.kind == "map" and self.costs is not None and self.costs.batches > 0 and self.costs.from_disk
+        return again and self.epochs == "later"
 
     @property
     def _all_read(self) -> bool:
@@ -274,7 +490,7 @@ class Course:
     def _fitting(self, wished: int) -> int:
         """The most workers whose memory is there by prediction, as long as the others that use it let it be."""
         for workers in range(wished + 1):
-            need = self._need_bytes(workers)
+            need = self._need_bytes(workers, self.plan.prefetch_factor)
             shared = self.plan.shm_need_with(workers, self.plan.prefetch_factor) or 0
             if self.free_shared_bytes is not None and shared > self.free_shared_bytes:
                 there = f"{binary_size(self.free_shared_bytes)} of /dev/shm are free"
@@ -286,9 +502,9 @@ class Course:
                 return workers - 1
         return wished
 
-    def _need_bytes(self, workers: int) -> int:
+    def _need_bytes(self, workers: int, prefetch_factor: int) -> int:
         """Of memory, private and shared, beside the processes that are there already."""
-        return self.plan.memory_need_with(workers, self.plan.prefetch_factor) - MAIN_PROCESS_BYTES
+        return self.plan.memory_need_with(workers, prefetch_factor) - MAIN_PROCESS_BYTES
 
 
 def trouble_of(answer: Probed) -> str | None:

@@ -10,6 +10,14 @@ from dl_doctor.facts.bottleneck import Evidence
 from dl_doctor.facts.sweep_rates import Mark, Rate, rate_of, together
 from dl_doctor.facts.sweep_search import Purpose, Tried
 
+DISTURBED = 0.1
+"""Of a rank's CPUs, that others use beyond what they used at first, when one process was looked at: then a measurement is
+disturbed. A rate that CPUs limit is off by as much. That they use less says nothing: our workers may have crowded them out.
+Proposal."""
+
+STOLEN = 0.02
+"""Part of the time in which the hypervisor gives the CPUs to others: disturbed, too. Proposal."""
+
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What was added to the kernel's books while it was measured; see probes/accounts.py."""
@@ -26,6 +34,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes: float | None
     machine_cpu_s: float | None
     memory_stalls_s: float | None
+    stolen_s: float | None = None
+    own_cpu_s: float | None = None
+    """By the main process with all its threads."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +63,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     startup_s: float
     evidence: Evidence
     warm: bool
+    disturbed: bool = False
+    """Whether others used more of the CPUs meanwhile than at first."""
 
     def tried(self, epoch_samples: float | None, *, persistent: bool) -> Tried:
         """For the search. Start-up counts in each epoch, unless workers stay."""
@@ -130,7 +143,8 @@ def evidence_of(deliveries: Sequence[Delivery], workers: int, rate: float) -> Ev
     used = mean([None if seen.cpu_s is None else seen.cpu_s / seen.seconds for seen in books])
     main = mean([seen.main_s / seen.seconds for seen in books])
     machine = mean([None if seen.machine_cpu_s is None else seen.machine_cpu_s / seen.seconds for seen in books])
-    ours = len(books) * ((used or 0.0) + (main or 0.0))
+    own = mean([None if seen.own_cpu_s is None else seen.own_cpu_s / seen.seconds for seen in books])
+    ours = len(books) * ((used or 0.0) + (main or 0.0 if own is None else own))
     return Evidence(
         workers=workers,
         samples_per_s=rate,
@@ -146,7 +160,20 @@ def evidence_of(deliveries: Sequence[Delivery], workers: int, rate: float) -> Ev
             [None if s.received_bytes is None else s.received_bytes / s.seconds / rate / len(books) for s in books]
         ),
         others_cpus=None if machine is None else max(0.0, machine - ours),
+        stolen=mean([None if seen.stolen_s is None else seen.stolen_s / seen.seconds for seen in books]),
     )
+
+
+def disturbed(seen: Evidence, quiet_cpus: float | None, cpus: float) -> bool:
+    """Whether others took so much meanwhile that the rate is not what it would be.
+
+    Args:
+        seen: while it was measured.
+        quiet_cpus: what others used at first.
+        cpus: that a rank may use.
+    """
+    more = 0.0 if seen.others_cpus is None or quiet_cpus is None else seen.others_cpus - quiet_cpus
+    return more > DISTURBED * cpus or (seen.stolen or 0.0) > STOLEN
 
 
 def delivery_of(answer: dict[str, Any]) -> Delivery:

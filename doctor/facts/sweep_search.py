@@ -24,7 +24,8 @@ MOST_WORKERS = 32
 SHORT_BUDGET_S = 30.0
 """Below it one rung without gain ends the ladder, otherwise two in a row do."""
 
-Purpose = Literal["ladder", "refine", "verify"]
+Purpose = Literal["ladder", "refine", "verify", "first"]
+"""The last one is not compared: it tells how long the first epoch takes."""
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     most: int = MOST_WORKERS
     """That memory and shared memory allow."""
+
+    shards: int | None = None
+    """Of an iterable dataset: beyond them, workers have nothing to read, and only the current setting is tried."""
 
     current: int | None = None
     """As the job has it now: always a candidate."""
@@ -95,7 +99,10 @@ def ladder(bounds: Bounds) -> list[int]:
     """0, then doubling, with the current setting in its place; or what is listed."""
     if bounds.listed is not None:
         return [workers for workers in bounds.listed if workers <= bounds.most]
-    rungs = {0, *(2**power for power in range(17) if 2**power <= min(bounds.most, MOST_WORKERS))}
+    top = min(bounds.most, MOST_WORKERS, bounds.shards or MOST_WORKERS)
+    rungs = {0, *(2**power for power in range(17) if 2**power <= top)}
+    if bounds.shards == top:
+        rungs.add(top)
     if bounds.current is not None and bounds.current <= bounds.most:
         rungs.add(bounds.current)
     return sorted(rungs)
@@ -124,7 +131,8 @@ def gaps(tried: Sequence[Tried], bounds: Bounds) -> list[int]:
     place = rungs.index(best)
     lower = [(rungs[place - 1] + best) // 2] if place else []
     upper = [(best + rungs[place + 1]) // 2] if place + 1 < len(rungs) else []
-    return [workers for workers in lower + upper if workers not in rungs and workers <= bounds.most]
+    top = min(bounds.most, bounds.shards or bounds.most)
+    return [workers for workers in lower + upper if workers not in rungs and workers <= top]
 
 
 def best_of(tried: Sequence[Tried]) -> int:
@@ -147,8 +155,14 @@ def candidates(tried: Sequence[Tried], bounds: Bounds) -> list[int]:
 
 
 def next_to_verify(tried: Sequence[Tried], bounds: Bounds) -> Rung | None:
-    """Two rounds through the candidates, ABCD and DCBA, so that what drifts meanwhile hits all alike."""
+    """Two rounds through the candidates, ABCD and DCBA, so that what drifts meanwhile hits all alike.
+
+    Where the data that nobody has read before runs out meanwhile, they begin anew: rates before and after it do not compare.
+    """
     order = candidates(tried, bounds)
     plan = [workers for turn in range(ROUNDS) for workers in (order if turn % 2 == 0 else order[::-1])]
-    done = sum(one.purpose == "verify" for one in tried)
-    return Rung(plan[done], "verify") if done < len(plan) else None
+    again = any(one.warm for one in tried if one.purpose == "verify")
+    for one in tried:
+        if one.purpose == "verify" and one.warm == again and one.workers in plan:
+            plan.remove(one.workers)
+    return Rung(plan[0], "verify") if plan else None

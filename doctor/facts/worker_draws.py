@@ -1,6 +1,7 @@
 """What two workers draw from the user's dataset: whether their random numbers and their shares differ."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,10 +9,16 @@ import msgspec
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.readable_dataset import ReadableDataset
 from dl_doctor.model import Ended
-from dl_doctor.probing import Probes
+from dl_doctor.probing import Probed, Probes
 
 SHOWN = 64
 """Digests that are kept."""
+
+LEAST = 16
+"""Items that must be the same before a longer dataset is judged by them; fewer will do where there are no more."""
+
+BUDGET_S = 4.0
+"""Once this is over, no further sample is drawn. Of an iterable dataset 16 items are taken all the same."""
 
 DEADLINE_S = 30.0
 """One sample is drawn twice, however long that takes."""
@@ -61,13 +68,40 @@ class WorkerDraws(msgspec.Struct, frozen=True, kw_only=True):
     def answered(self) -> bool:
         return all(worker.ended.how == "answered" for worker in self.workers)
 
+    @property
+    def the_same(self) -> bool:
+        """Whether both give the same items of an iterable dataset: in the same order, or all that there is in whatever order."""
+        return self.in_order or self.in_another_order
+
+    @property
+    def in_order(self) -> bool:
+        one, other = self.workers
+        proven = len(one.first) >= LEAST or one.exhausted
+        unlike = len(set(one.first)) > 1 or (one.exhausted and len(one.first) == 1)
+        return bool(one.first) and proven and one.first == other.first and unlike
+
+    @property
+    def in_another_order(self) -> bool:
+        """Whether both gave all that there is; shuffled in each, for example."""
+        one, other = self.workers
+        return one.exhausted and other.exhausted and one.taken == other.taken == self.in_both and len(set(one.first)) > 1
+
 
 async def collect(probes: Probes, loader: Loader, dataset: ReadableDataset) -> WorkerDraws:
-    allowed = dataset.allowed_bytes // 2
-    arguments = [{"allowed_bytes": allowed, "worker": worker, "workers": dataset.num_workers or 0} for worker in (0, 1)]
+    arguments = arguments_of(dataset.allowed_bytes, dataset.num_workers, BUDGET_S)
     probed = await probes.run_each("worker_draws", arguments, deadline_s=DEADLINE_S, place="loaded")
+    return draws_of(loader.kind, probed)
+
+
+def arguments_of(allowed_bytes: int, workers: int | None, budget_s: float) -> list[dict[str, Any]]:
+    """Of the probes that play two workers."""
+    common = {"allowed_bytes": allowed_bytes // 2, "workers": workers or 0, "budget_s": budget_s}
+    return [{**common, "worker": worker} for worker in (0, 1)]
+
+
+def draws_of(kind: str | None, probed: Sequence[Probed]) -> WorkerDraws:
     told: list[dict[str, Any]] = [one.answer or {} for one in probed]
-    if loader.kind == "map":
+    if kind == "map":
         both = min(len(answer.get("second", ())) for answer in told)  # one may have been slower
         told = [{**answer, **{name: answer.get(name, ())[:both] for name in ("first", "second")}} for answer in told]
     one, other = (Counter(answer.get("first", ())) for answer in told)

@@ -21,6 +21,9 @@ SAMPLES = 2000
 READING_S = 5.0
 """Where samples take longer, fewer are read."""
 
+SHARE_OF_SWEEP = 0.05
+"""Of a sweep's budget, where that is all that was asked for: growth by the sample may then go unseen."""
+
 PATIENCE_S = 30
 """For the start of the worker, too: 2 to 5 s where it imports torch."""
 
@@ -204,7 +207,7 @@ async def collect(
         "method": method,
         "batch_size": batch_size,
         "samples": SAMPLES,
-        "reading_s": READING_S,
+        "reading_s": READING_S if settings.sweep is None else min(READING_S, SHARE_OF_SWEEP * settings.sweep.budget_s),
         "patience_s": PATIENCE_S,
         "allowed_bytes": allowed,
     }

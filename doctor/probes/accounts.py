@@ -20,6 +20,8 @@ def account(pids):
         "received_bytes": received_bytes(),
         "machine_cpu_s": machine_cpu_s(),
         "memory_stalls_s": memory_stalls_s(),
+        "stolen_s": stolen_s(),
+        "own_cpu_s": time.process_time(),
     }
 
 
@@ -50,10 +52,11 @@ def queued_s():
         return 0.0
 
 
-def stored_bytes(pid):
+def stored_bytes(pid, counter="read_bytes"):
+    """That came from a disk; `rchar` counts what was asked for by read(2), wherever it came from."""
     try:
         with open("/proc/%d/io" % pid) as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("read_bytes:")), None)
+            return next((int(line.split()[1]) for line in file if line.startswith(counter + ":")), None)
     except (OSError, ValueError):
         return None
 
@@ -75,6 +78,15 @@ def machine_cpu_s():
     except (OSError, ValueError):
         return None
     return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def stolen_s():
+    """Seconds in which the hypervisor gave the CPUs here to others; the mean of all CPUs."""
+    try:
+        with open("/proc/stat") as file:
+            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def memory_stalls_s():

@@ -14,6 +14,7 @@ from time import monotonic  # by a name of ours: the job's code may patch the mo
 from .at_fork import forget_workers
 from .limits import limit_memory
 from .parcel import Parcel
+from .shards import packages_of, shards_of
 
 BASE_SEED = 20_260_101
 """Of workers, where torch draws one for each epoch."""
@@ -85,6 +86,9 @@ class Loaded:
             "kind": "other" if self.foreign else "iterable" if self.iterable else "map",
             "type": full_name(self.dataset),
             "length": length(self.dataset),
+            "packages": packages_of(self.dataset),
+            "shards": shards_of(self.dataset) if self.iterable else None,
+            "options": options_of(self.torch.utils.data.DataLoader) if self.torch else [],
             "arguments": None if self.loader is None else arguments_of(self.loader, self.torch.utils.data),
         }
 
@@ -138,6 +142,8 @@ class Loaded:
                 "collate_fn",
             )
             arguments.update({name: getattr(self.loader, name) for name in names})
+            if hasattr(self.loader, "in_order"):
+                arguments.update(in_order=self.loader.in_order)
             if self.loader.num_workers:
                 arguments.update({name: getattr(self.loader, name) for name in ("prefetch_factor", "persistent_workers")})
             if self.is_iterable_dataset or self.loader.batch_sampler is None:
@@ -186,6 +192,12 @@ class Loaded:
             shutil.rmtree(folder, ignore_errors=True)  # where a fork server listened; a probe does not end as Python does
 
 
+def options_of(kind):
+    """Which of the parameters that only some versions of torch have this DataLoader takes."""
+    taken = {name for base in kind.__mro__ for name in inspect.signature(base.__init__).parameters}
+    return sorted(taken & {"in_order", "worker_method"})
+
+
 def own_folder():
     """Where multiprocessing has its sockets; None where it needed none yet."""
     return multiprocessing.process.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
@@ -222,6 +234,7 @@ def arguments_of(loader, data):
         "batch_sampler": full_name(loader.batch_sampler) if loader.batch_sampler is not None else None,
         "batches": length(loader),
         "rank_aware": rank_aware(loader),
+        "in_order": bool(getattr(loader, "in_order", True)),
         "dataset_has_set_epoch": callable(getattr(loader.dataset, "set_epoch", None)),
     }
 

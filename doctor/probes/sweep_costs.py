@@ -4,9 +4,11 @@ What others on this machine take is left out: the time in the queue for a CPU do
 """
 
 import itertools
+import os
 import time
+import typing  # noqa: F401 (for comments)
 
-from .accounts import queued_s, received_bytes, stored_bytes
+from .accounts import between, machine_cpu_s, queued_s, received_bytes, stored_bytes
 from .stream import stream_of
 
 SLOW_PART = 0.1
@@ -17,18 +19,20 @@ def probe(arguments, step, loaded):
     loaded.limit_memory(arguments["allowed_bytes"])
     step("read and collate")
     own = Work(loaded)
-    begin_s = loaded.clock_s()
-    stored, received = own_stored_bytes(), received_bytes()
+    begin_s, before = loaded.clock_s(), books()
     for indices in batches_of(loaded, arguments["batch_size"]):
         own.do(indices)
         if loaded.clock_s() - begin_s > arguments["most_s"] / 2:
             break
+    added, seconds = between(before, books()), loaded.clock_s() - begin_s
     told = own.means()
     told["batches"] = len(own.kept)
-    if stored is not None:
-        told["stored_bytes"] = (own_stored_bytes() - stored) / own.samples if own.samples else None
-    if received is not None:
-        told["received_bytes"] = max(0.0, received_bytes() - received) / max(own.samples, 1)
+    if added["others_s"] is not None:
+        told["others_cpus"] = max(0.0, added["others_s"]) / seconds
+    if added["stored"] is not None:
+        told["stored_bytes"] = added["stored"] / own.samples if own.samples else None
+    if added["received"] is not None:
+        told["received_bytes"] = max(0.0, added["received"]) / max(own.samples, 1)
     step("read the same again")
     if not loaded.iterable and own.samples:
         again = Work(loaded)
@@ -41,6 +45,13 @@ def probe(arguments, step, loaded):
     return told
 
 
+def books():
+    """What was used by now; None where the kernel does not tell."""
+    machine_s = machine_cpu_s()
+    others_s = None if machine_s is None else machine_s - time.process_time()
+    return {"others_s": others_s, "stored": stored_bytes(os.getpid()), "received": received_bytes()}
+
+
 class Work:
     def __init__(self, loaded):
         self.loaded = loaded
@@ -49,6 +60,8 @@ class Work:
         self.samples, self.read_s, self.read_cpu_s, self.collate_s = 0, 0.0, 0.0, 0.0
         self.each = []  # type: list[float]
         self.kept = []  # type: list[object]
+        self.first = (0, None)  # type: tuple[int, typing.Any]
+        """Samples of the first batch, and the bytes asked for by then: it reads more than data, such as what is imported late."""
 
     def do(self, indices, collate=True):
         """Read a batch, and collate it; gives it."""
@@ -66,6 +79,8 @@ class Work:
         self.each.append(read_s)
         self.kept.append(indices)
         self.samples += len(samples)
+        if len(self.kept) == 1:
+            self.first = (self.samples, stored_bytes(os.getpid(), "rchar"))
         if not collate or not samples:
             return None
         begin_s = self.now_s()
@@ -80,9 +95,13 @@ class Work:
     def means(self):
         number = max(self.samples, 1)
         ordered = sorted(self.each)
+        others, asked = self.samples - self.first[0], None
+        if others and self.first[1] is not None:
+            asked = (stored_bytes(os.getpid(), "rchar") - self.first[1]) / others
         slowest = ordered[-max(1, int(len(ordered) * SLOW_PART)) :]
         return {
             "samples": self.samples,
+            "asked_bytes": asked,
             "read_s": max(0.0, self.read_s) / number,
             "read_cpu_s": self.read_cpu_s / number,
             "collate_s": max(0.0, self.collate_s) / number,
@@ -97,9 +116,3 @@ def batches_of(loaded, batch_size):
         size = batch_size or (loaded.loader is not None and loaded.loader.batch_size) or 1
         return itertools.repeat(size)
     return iter(stream_of(loaded, batch_size, 0, 1)[1])
-
-
-def own_stored_bytes():
-    import os  # noqa: PLC0415
-
-    return stored_bytes(os.getpid())

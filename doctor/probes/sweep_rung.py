@@ -24,10 +24,11 @@ class Pressed(Exception):
 
 
 def probe(arguments, step, loaded):
-    """`workers`, `prefetch_factor`, `method`, `pin_memory`, `persistent`, `batch_size` (None: the loader's own), `begin` and
-    `every` (which batches, see Stream), `window_s` to be measured, `most_s` for all, `worker_bytes` and `shared_bytes` that may
-    be taken, `step_s` (None, or what is waited for each batch), `step_spec` (None, or the function that is called with each),
-    `cached` (whether workers read nothing, but deliver the same samples again), `in_order` (False: as batches come).
+    """`workers`, `prefetch_factor`, `method`, `pin_memory`, `persistent`, `batch_size` (None: the loader's own), `begin`, `every`
+    and `again` (which batches, see Stream), `window_s` to be measured, `most_s` for all, `worker_bytes` and `shared_bytes` that
+    may be taken, `step_s` (None, or what is waited for each batch), `step_spec` (None, or the function that is called with each),
+    `cached` (whether workers read nothing, but deliver the same samples again), `changes` (of the DataLoader's arguments, beyond
+    these).
 
     Gives `marks` (moments, and samples by then, whenever every worker has delivered once more), and what was seen.
     """
@@ -41,8 +42,7 @@ def probe(arguments, step, loaded):
         "persistent_workers": True,
         "multiprocessing_context": arguments["method"],
     }
-    if arguments["in_order"] is not None:
-        changes["in_order"] = arguments["in_order"]
+    changes.update(arguments["changes"])
     step("prepare")
     loader, sizes = prepared(loaded, arguments, changes)
     consume = consumer(arguments, step)
@@ -68,7 +68,7 @@ def prepared(loaded, arguments, changes):
         if arguments["batch_size"] is not None:
             changes["batch_size"] = arguments["batch_size"]
         return loaded.new_loader(**changes), None
-    name, stream = stream_of(loaded, arguments["batch_size"], arguments["begin"], arguments["every"])
+    name, stream = stream_of(loaded, arguments["batch_size"], arguments["begin"], arguments["every"], arguments["again"])
     return loaded.new_loader(**dict(changes, **{name: stream})), stream.sizes
 
 

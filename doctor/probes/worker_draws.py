@@ -6,20 +6,22 @@ import pickle
 import sys
 
 from .indices import some_indices
+from .shards import shards_of
 
 INDICES = 3
 ITEMS = 2_000
-BUDGET_S = 4.0
-"""Once this is over, no further sample is drawn. Of an iterable dataset 16 items are taken all the same."""
-
 LEAST_ITEMS = 16
+"""Of an iterable dataset, however long they take."""
 
 DEPTH, MOST_OBJECTS, MOST_ITEMS = 6, 20_000, 200
 """How far generators are looked for: levels, objects in all, and items of one list or dict."""
 
 
 def probe(arguments, step, loaded):
-    """`allowed_bytes`; `worker`, and how many `workers` there are. Gives what facts/worker_draws.py says of its fields."""
+    """`allowed_bytes`; `worker`, and how many `workers` there are; `budget_s`, after which no further one is drawn.
+
+    Gives what facts/worker_draws.py says of its fields.
+    """
     loaded.limit_memory(arguments["allowed_bytes"])
     loaded.torch.manual_seed(0)  # for a sampler: both workers are asked for the same samples
     indices = [] if loaded.iterable else some_indices(loaded, INDICES, step)
@@ -28,34 +30,31 @@ def probe(arguments, step, loaded):
     before = [state_of(generator) for _, _, generator in generators]
     step("become worker %d" % arguments["worker"])
     loaded.be_worker(arguments["worker"], max(arguments["workers"], 2))
-    shards = next(
-        (getattr(loaded.dataset, name, None) for name in ("num_shards", "n_shards") if hasattr(loaded.dataset, name)), None
-    )
-    drawn = items(loaded, step) if loaded.iterable else samples(loaded, indices, step)
+    end_s = loaded.clock_s() + arguments["budget_s"]
+    drawn = items(loaded, step, end_s) if loaded.iterable else samples(loaded, indices, step, end_s)
     used = [(path, kind) for (path, kind, generator), was in zip(generators, before) if state_of(generator) != was]
     generators_used = [{"path": path, "type": kind} for path, kind in used]
-    return dict(drawn, generators=generators_used, shards=shards if isinstance(shards, int) else None)
+    return dict(drawn, generators=generators_used, shards=shards_of(loaded.dataset))
 
 
-def samples(loaded, indices, step):
-    end = loaded.clock_s() + BUDGET_S
+def samples(loaded, indices, step, end_s):
     first, second = [], []  # type: tuple[list[str], list[str]]
     for index in indices:
         step("draw sample %s twice" % (index,))
         for digests in (first, second):
             digests.append(digest(loaded.read([index])[0]))
-        if loaded.clock_s() > end:
+        if loaded.clock_s() > end_s:
             break
     return {"first": first, "second": second}
 
 
-def items(loaded, step):
+def items(loaded, step, end_s):
     step("iterate the dataset")
-    end, digests = loaded.clock_s() + BUDGET_S, []
+    digests = []
     iterator = iter(loaded.dataset)
     for number, item in enumerate(itertools.islice(iterator, ITEMS)):
         digests.append(digest(item))
-        if number + 1 >= LEAST_ITEMS and loaded.clock_s() > end:
+        if number + 1 >= LEAST_ITEMS and loaded.clock_s() > end_s:
             break
     return {"first": digests, "exhausted": len(digests) < LEAST_ITEMS or next(iterator, digests) is digests}
 

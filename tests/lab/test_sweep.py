@@ -1,4 +1,4 @@
-"""The sweep where the machine itself is what is narrow: a disk with a limit on its rate, and a quota of CPU time."""
+"""The sweep where the machine itself is what is narrow: a disk with a limit on its rate, a quota of CPU time, memory."""
 
 import contextlib
 import os
@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from dl_doctor.model import Report
+from dl_doctor.text import key_values
 
 pytestmark = pytest.mark.lab
 
@@ -45,12 +46,17 @@ def group(controller: str, **files: str) -> Iterator[Path]:
 
 def swept(inside: Path, python: str, name: str, *options: str, **variables: str) -> dict[str, Any]:
     """What a sweep says that runs in this group."""
+    found: dict[str, Any] = reported(inside, python, name, *options, **variables).facts["loader_sweep"]
+    return found
+
+
+def reported(inside: Path, python: str, name: str, *options: str, **variables: str) -> Report:
     doctor = [f"{sysconfig.get_path('scripts')}/dl-doctor", "sweep", f"{SETS}:{name}", "--python", python, "-f", "json", *options]
     command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(inside), *doctor]
     ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     report = msgspec.json.decode(ended.stdout, type=Report)
-    found: dict[str, Any] = report.facts["loader_sweep"]
-    return found
+    assert ended.returncode == report.verdict.exit_code
+    return report
 
 
 def test_a_slow_disk(torch_python: str, tmp_path: Path) -> None:
@@ -74,3 +80,16 @@ def test_a_quota(torch_python: str) -> None:
         found = swept(small, torch_python, "cpu", "--workers=1,2", "--budget=25", "--timeout=300")
 
     assert found["bottleneck"] == "quota", found
+
+
+def test_too_little_memory_for_more_workers(torch_python: str) -> None:
+    """64 MiB for each worker that sleeps, and 1 GiB for all: 4 are faster than 2, and 16 are not tried."""
+    with group("memory", memory__limit_in_bytes=str(1 << 30)) as small:
+        report = reported(small, torch_python, "hoarding", "--workers=1,4,16", "--budget=8")
+        killed = key_values((small / "memory.oom_control").read_text())["oom_kill"]
+    found = report.facts["loader_sweep"]
+
+    assert (report.verdict.exit_code, killed) == (0, 0), found
+    assert found["bottleneck"] == "memory", found
+    assert found["recommendation"]["num_workers"]["value"] == 4
+    assert "of the memory that is left" in found["limited_by"]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dl_doctor.model import Outcome, Report
+from dl_doctor.reports.html import render as render_html
 from dl_doctor.reports.look import Look
 from dl_doctor.reports.text import render
 from tests.made import HOSTILE, SWEEP, measured
@@ -44,6 +45,13 @@ def test_eighty_columns_are_enough(plain: Report) -> None:
     assert [line for line in render(of_a_sweep(plain), Look()).splitlines() if len(line) > 80] == []
 
 
+def test_eighty_columns_are_enough_for_all_of_them(plain: Report) -> None:
+    points = [{**point, "first_epoch_s": 20_000, "bottleneck": "straggler", "disturbed": True} for point in SWEEP["points"]]
+    lines = render(of_a_sweep(plain, {**TOLD, "points": points}), Look()).splitlines()
+
+    assert [line for line in lines if len(line) > 80 or "…" in line] == []
+
+
 def test_a_check_shows_it_too(plain: Report) -> None:
     text = render(msgspec.structs.replace(of_a_sweep(plain), run=plain.run, results=plain.results), Look())
 
@@ -58,6 +66,29 @@ def test_what_is_not_known_takes_no_column(plain: Report) -> None:
 
     assert "GPU fed" not in text
     assert "10.5" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "there", "missing"),
+    [
+        ({"disturbed": True}, "~798", "first one"),
+        ({"disturbed": "yes"}, "798", "~"),
+        ({"first_epoch_s": 2400}, "first one", "~"),
+        ({"first_epoch_s": 2400}, "40 min", "~"),
+        ({"first_epoch_s": 1700}, "26.7 min", "first one"),  # 6 % more, and the interval is 9 % wide
+        ({"first_epoch_s": 2400, "epoch_s": None}, "798", "first one"),
+    ],
+)
+@pytest.mark.parametrize("form", [render, render_html])
+def test_what_is_worth_a_mark_or_a_column(plain: Report, form: Any, fields: dict[str, Any], there: str, missing: str) -> None:
+    """Of the point at 8 workers; the page says `First epoch`."""
+    points = [{**point, **(fields if point["num_workers"] == 8 else {})} for point in SWEEP["points"]]
+    shown = form(of_a_sweep(plain, {**TOLD, "points": points}), Look())
+    shown = " ".join(shown.split()).replace("First epoch", "first one")
+
+    assert there in shown
+    assert missing not in shown
+    assert ("others used more of the CPUs" in shown) == (there == "~798")
 
 
 @pytest.mark.parametrize("fact", [None, [], {}, {"points": 3}, {"points": [{"num_workers": "x"}], "recommendation": [1]}])

@@ -55,6 +55,8 @@ def named(evidence: dict[str, Any], costs: dict[str, Any] | None = WORKS, **know
         ("gpu", {"waits_for_batches": 0.02}, WORKS, {"demand_per_s": 600.0}),  # each batch was there when it was wanted
         ("latency", {"workers": 16}, SLEEPS, {"demand_per_s": 480.0, "one_worker_per_s": 150.0, "order_gain": None}),
         ("host", {}, WORKS, {"demand_per_s": 410.0, "host_bound": True}),
+        ("unknown", {}, SLEEPS, {"one_worker_per_s": 380.0, "shards": 2}),  # two of four have nothing to read
+        ("lock", {}, SLEEPS, {"one_worker_per_s": 380.0, "shards": 4}),
         ("unknown", {"wants_cpu": None}, WORKS, {}),  # a kernel without schedstat
         ("cpu", {"workers": 0, "wants_cpu": None}, WORKS, {}),  # in the main process: by what samples cost
         ("latency", {"workers": 0, "wants_cpu": None}, SLEEPS, {}),

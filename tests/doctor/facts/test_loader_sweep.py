@@ -15,6 +15,7 @@ from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import System
 from dl_doctor.units import GIB, MIB
+from tests import facts
 from tests.collected import collected
 from tests.facts import (
     allowance,
@@ -27,6 +28,7 @@ from tests.facts import (
     start_methods,
     target,
 )
+from tests.loaders import probed
 
 SETS = Path(__file__).parents[2] / "sweep_sets.py"
 
@@ -50,6 +52,7 @@ def swept(torch_python: str, name: str, *, headroom: int = 8 * GIB, shm: int = G
             memory,
             shared_memory(free_bytes=shm),
             groups,
+            Unavailable.not_asked("a test"),
         )
         told = [one async for one in loader_sweep.collect(System(), probes, settings, *facts)]
         return told[-1]
@@ -96,6 +99,46 @@ def test_what_sleeps_is_recommended_as_many_workers_as_help(torch_python: str) -
     assert found.line == "DataLoader(..., num_workers=4)"
 
 
+def test_workers_that_give_the_same_items_are_no_gain(torch_python: str) -> None:
+    """Four of them deliver four times as many samples a second, and each one four times."""
+    found = swept(torch_python, "repeating", budget_s=5)
+
+    assert [point.num_workers for point in found.points] == [0, 1], found
+    assert found.recommended <= 1
+    assert found.recommendation is not None
+    assert found.recommendation.gain == "an epoch holds each sample once, and not 4 times"
+    assert "see iterable-sharding" in found.recommendation.reason
+    assert {point.epoch_s for point in found.points} == {None}  # its length is not known, and not 0
+
+
+def test_thread_workers_are_measured_where_the_loader_has_them(torch_python: str) -> None:
+    """A stand-in, as no torch that is released has them: see sweep_sets.py. Without processes nothing is known of processes."""
+    arguments = {
+        "workers": 2, "prefetch_factor": 2, "method": "fork", "pin_memory": False, "batch_size": None, "window_s": 0.5,
+        "most_s": 5.0, "worker_bytes": GIB, "shared_bytes": GIB, "step_s": None, "step_spec": None, "cached": False, "begin": 0,
+        "every": 1, "again": None, "changes": {"worker_method": "thread", "multiprocessing_context": None},
+    }  # fmt: skip
+    answer = probed(torch_python, f"{SETS}:threads", "sweep_rung", arguments).answer or {}
+
+    assert answer["raised"] is None, answer
+    assert len(answer["marks"]) > 3
+    assert answer["seen"]["cpu_s"] is None
+
+
+FOREIGN = {
+    "nvidia.dali": "DALI loads with threads of its own; its own setting is num_threads of the pipeline",
+    "of_somebody": None,
+}
+
+
+@pytest.mark.parametrize(("package", "told"), FOREIGN.items())
+def test_a_loader_with_threads_of_its_own_is_not_measured(package: str, told: str | None) -> None:
+    made = facts.loader(kind="other", type=f"{package}.Iterator", packages=(package,))
+    missing = loader_sweep.not_measured(made, Unavailable.absent("no Dataset of torch"), loader_plan())
+
+    assert missing == Unavailable.absent(f"num_workers does not apply: {told}" if told else "no Dataset of torch")
+
+
 def test_a_loader_that_raises_is_told(torch_python: str) -> None:
     found = swept(torch_python, "raising")
 
@@ -121,4 +164,4 @@ def test_batches_that_take_too_long_ask_for_a_larger_budget(torch_python: str) -
     found = swept(torch_python, "slow", budget_s=3)
 
     assert found.conclusion == "nothing"
-    assert "a batch takes 1.6 s; --budget 80 may be enough" in found.why
+    assert "a batch takes 1.6 s; --budget 110 may be enough" in found.why

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.facts.recommending import Choice, choose
+from dl_doctor.facts.recommending import Choice, choose, too_noisy
 from dl_doctor.facts.sweep_search import Bounds, Rung, Tried, next_rung
 
 Curve = Callable[[int], float]
@@ -59,6 +59,9 @@ def chosen(curve: Curve, bounds: Bounds, **how: Any) -> Choice:
         (waiting(), Bounds(cpus=2), [0, 1, 2, 4, 8, 16, 32]),  # what waits may be far more than the CPUs
         (waiting(), Bounds(cpus=2, most=5), [0, 1, 2, 4]),  # as many as memory allows
         (computing(2), Bounds(cpus=2, current=12), [0, 1, 2, 4, 12]),  # the job's own setting, wherever it lies
+        (waiting(), Bounds(cpus=2, shards=6), [0, 1, 2, 4, 6]),  # beyond them there is nothing to read
+        (waiting(), Bounds(cpus=2, shards=6, most=3, current=1), [0, 1, 2]),
+        (waiting(), Bounds(cpus=2, shards=2, current=12), [0, 1, 2, 12]),  # as it is, to tell what that gains
         (waiting(), Bounds(cpus=2, listed=(3, 1, 9)), [3, 1, 9]),  # as asked for
         (waiting(), Bounds(cpus=0.5), [0, 1, 2, 4, 8, 16, 32]),
     ],
@@ -118,14 +121,64 @@ def test_with_noise_of_3_percent_nearly_all_choices_lose_less_than_8(curve: Curv
     named = [choice.workers for choice in choices if choice.workers is not None]
     good = [workers for workers in named if curve(workers) >= 0.92 * best]
 
-    assert len(named) >= 0.9 * len(choices)
+    assert len(named) >= 0.85 * len(choices)  # in 24 of 100 the best does not even repeat within 5 %
     assert len(good) >= 0.93 * len(named)
+
+
+def test_noise_does_not_silence_what_is_clear_all_the_same() -> None:
+    """24 workers reach three quarters of 32."""
+    choices = [chosen(waiting(), Bounds(cpus=2), noise=0.05, seed=seed) for seed in range(100)]
+
+    assert sum(choice.workers == 32 for choice in choices) >= 97
+    assert sum(choice.spread is not None and choice.spread > 0.1 for choice in choices) > 10  # where it once said too noisy
 
 
 def test_what_cannot_be_repeated_is_called_too_noisy() -> None:
     choices = [chosen(computing(4), Bounds(cpus=4), noise=0.25, seed=seed) for seed in range(100)]
 
-    assert sum(choice.conclusion == "too_noisy" for choice in choices) >= 60
+    assert sum(choice.conclusion == "too_noisy" for choice in choices) >= 55
+
+
+@pytest.mark.parametrize(
+    ("rounds", "once", "noisy"),
+    [
+        ([{4: 100, 8: 99}, {4: 104, 8: 97}], {}, False),  # it repeats, as well as a case of the bench that counts
+        ([{4: 100, 8: 99}, {4: 112, 8: 107}], {}, False),  # it does not, and was the better one both times
+        ([{4: 100, 8: 106}, {4: 112, 8: 100}], {}, True),  # one round says 4, the other one 8 by 6 %
+        ([{4: 100, 8: 103}, {4: 112, 8: 100}], {}, False),  # whichever it is, 3 % are lost
+        ([{4: 100}, {4: 112}], {2: 50.0, 8: 45.0}, False),  # twice as fast as all others: whatever the noise
+        ([{4: 100}, {4: 112}], {2: 105.0}, True),  # measured once, and with 12 % more it would be the better one
+        ([{4: 100, 8: 50}, {4: 130, 8: 65}], {2: 50.0}, True),  # who can believe what was measured once?
+        ([{4: 100, 8: 50}, {4: 106, 8: 80}], {}, True),
+        ([], {2: 50.0}, False),  # no rounds were made, and the interval of 4 is 12 % wide
+        ([], {2: 104.0}, True),
+        ([], {}, False),  # nothing else was measured, and 12 % are not too much for that
+    ],
+)
+def test_too_noisy_is_where_the_noise_could_change_the_answer(
+    rounds: list[dict[int, float]], once: dict[int, float], noisy: bool
+) -> None:
+    of_4 = [turn[4] for turn in rounds]
+    spread = max(of_4) / min(of_4) - 1 if of_4 else 0.12
+    means = {workers: sum(turn[workers] for turn in rounds) / len(rounds) for workers in (rounds[0] if rounds else ())}
+
+    assert too_noisy(4, {4: 106.0, **means, **once}, rounds, spread) == noisy
+
+
+def test_data_that_runs_out_begins_the_rounds_anew() -> None:
+    """What was read for the first time may have waited for the disk: it does not compare with what is read again."""
+    first = [Tried(workers=w, rate=r, score=r, purpose="ladder", warm=False) for w, r in ((4, 100.0), (8, 100.0))]
+    turns = [(4, 100.0, False), (8, 50.0, True), (4, 200.0, True), (8, 50.0, True)]
+    rounds = [Tried(workers=w, rate=r, score=r, purpose="verify", warm=warm) for w, r, warm in turns]
+    last = Tried(workers=4, rate=200.0, score=200.0, purpose="verify", warm=True)
+
+    assert [next_rung([*first, *rounds[:made]], Bounds(cpus=8, listed=(4, 8))) for made in range(5)] == [
+        Rung(4, "verify"), Rung(8, "verify"), Rung(4, "verify"), Rung(8, "verify"), Rung(4, "verify")
+    ]  # fmt: skip
+    assert next_rung([*first, *rounds, last], Bounds(cpus=8, listed=(4, 8))) is None
+    choice = choose([*first, *rounds, last], None, {})
+    assert (choice.workers, choice.scores, choice.mixed) == (4, {4: pytest.approx(200), 8: pytest.approx(50)}, False)
+    assert choose([first[0], Tried(workers=8, rate=90, score=90, purpose="ladder", warm=True)], None, {}).mixed
 
 
 def test_a_busy_minute_harms_nobody_who_is_measured_in_turn() -> None:

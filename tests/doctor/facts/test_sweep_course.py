@@ -1,0 +1,155 @@
+"""What a sweep measures next, by answers of probes that are written down: no process is started."""
+
+from typing import Any
+
+import pytest
+
+from dl_doctor.facts.loader_sweep import told
+from dl_doctor.facts.sweep_course import Course, Measurement
+from dl_doctor.model import Ended
+from dl_doctor.probing import Probed
+from dl_doctor.settings import SweepOptions
+from dl_doctor.units import GIB
+from tests.facts import cpu_budget, cpu_limit, loader, loader_arguments, loader_plan, memory_budget, shared_memory
+
+BUDGET_S = 60.0
+KB = 1000.0
+
+
+def course(*, length: int = 1_000_000, room: int = 8 * GIB, **options: Any) -> Course:
+    """Of samples of 100 KB, in batches of 10."""
+    own = loader(loader_arguments(batch_size=10, num_workers=2, batches=length // 10, persistent_workers=True), length=length)
+    plan = loader_plan(loader=own, batch_bytes=1000)
+    limits = cpu_budget(cpu_limit(2)), memory_budget(room), shared_memory(free_bytes=GIB)
+    return Course(SweepOptions(budget_s=BUDGET_S, **options), own, plan, "fork", *limits)
+
+
+def answer(
+    wanted: Measurement, *, from_disk: bool, rate: float, others: float = 0.1, batches: int = 100, startup_s: float = 0.1
+) -> Probed:
+    """What its probe says where others use so many CPUs."""
+    if wanted.kind == "costs":
+        stored = {"stored_bytes": 100 * KB, "again_s": 0.001} if from_disk else {"stored_bytes": 0.0, "again_s": 0.01}
+        more = {"samples": 80, "read_s": 0.01, "read_cpu_s": 0.001, "collate_s": 0.0, "asked_bytes": 100 * KB, **stored}
+        return Probed({**more, "batches": 8, "others_cpus": others}, Ended(how="answered"))
+    seen = {
+        "seconds": 10.0, "main_s": 0.0, "main_queued_s": 0.0, "waited_s": 9.0, "cpu_s": 1.0, "waiting_s": 0.0,
+        "stored_bytes": 0.0, "received_bytes": 0.0, "machine_cpu_s": 1.0 + 10 * others, "memory_stalls_s": 0.0,
+        "stolen_s": 0.0, "own_cpu_s": 0.0,
+    }  # fmt: skip
+    marks = [(float(second), rate * second) for second in range(11)]
+    delivery = {"marks": marks, "raised": None, "pressed": False, "startup_s": startup_s, "batches": batches, "exhausted": False}
+    return Probed({**delivery, "seen": seen, "waits_for_disk": 0.0}, Ended(how="answered"))
+
+
+def measured(of: Course, *, from_disk: bool = False, others: Any = lambda _: 0.1, batches: int = 100) -> list[Measurement]:
+    """All that it asks for, where workers are as fast as they are many, up to 4; what is read for the first time takes twice."""
+    asked: list[Measurement] = []
+    while (wanted := of.next(BUDGET_S)) is not None:
+        asked.append(wanted)
+        slower = 1 if wanted.warm or not from_disk else 2
+        rate = 100.0 * min(max(wanted.workers, 1), 4) / slower
+        loading = [one for one in asked if one.kind == "rung"]
+        busy = others(len(loading) if wanted.kind == "rung" else 0)
+        of.take(wanted, [answer(wanted, from_disk=from_disk, rate=rate, others=busy, batches=batches)], None)
+    return asked
+
+
+def begins(asked: list[Measurement]) -> list[int]:
+    return [one.arguments[0]["begin"] for one in asked if one.kind == "rung"]
+
+
+@pytest.mark.parametrize(
+    ("room", "from_disk", "again"),
+    [
+        (4 * 100 * GIB, True, True),  # 93 GiB, which stay in memory: a slice that was read is read over and over
+        (120 * GIB, True, False),  # nobody knows whether they stay
+        (80 * GIB, True, False),  # they do not: every epoch is a first one
+        (4 * 100 * GIB, False, False),  # the disk is not in the way
+    ],
+)
+def test_data_that_stays_in_memory_is_read_again(room: int, from_disk: bool, again: bool) -> None:
+    asked = measured(course(room=room, workers=(1, 4)), from_disk=from_disk)
+    rungs = [one for one in asked if one.kind == "rung"]
+
+    assert {one.arguments[0]["again"] for one in rungs} == ({8} if again else {None})
+    assert {one.warm for one in rungs} == {again}
+    assert (begins(asked) == [0] * len(rungs)) == again
+    assert [one.workers for one in asked if one.kind == "first"] == ([4] if again else [])
+
+
+def test_the_first_epoch_is_told_beside_the_later_ones() -> None:
+    of = course(room=400 * GIB, workers=(1, 4))
+    measured(of, from_disk=True)
+    found = told(of, 30.0)
+    (first,) = [point for point in found.points if point.num_workers == 4]
+
+    assert (first.samples_per_s, first.epoch_s) == (pytest.approx(400), pytest.approx(2500))
+    assert first.first_epoch_s == pytest.approx(5000.1)
+    assert (found.epochs_that_count, found.data_bytes) == ("later", 100_000_000_000)
+    assert found.recommendation is not None
+    assert "Compared while reading data again" in found.recommendation.reason
+
+
+@pytest.mark.parametrize("room", [80 * GIB, 8 * GIB])
+def test_data_that_does_not_fit_is_never_read_again(room: int) -> None:
+    """Even where all of it was read: until its turn comes again it is no longer in memory."""
+    asked = measured(course(room=room, workers=(1, 4)), from_disk=True, batches=200_000)
+
+    assert not any(one.warm for one in asked if one.kind == "rung")
+
+
+def test_slices_that_run_out_are_read_again_and_handing_over_takes_none() -> None:
+    """1,000 batches: 8 for the costs, 100 and what is read ahead for each rung."""
+    asked = measured(course(length=10_000, workers=(1, 4)), batches=100)
+    rungs = [one for one in asked if one.kind == "rung"]
+
+    assert asked[1].kind == "cached"
+    assert begins(asked)[:2] == [8, 8 + 102]
+    assert not rungs[0].warm
+    few = measured(course(length=2_000, workers=(1, 4)), batches=100)
+    assert [one.warm for one in few if one.kind == "rung"] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("others", "workers", "marked"),
+    [
+        (lambda _: 0.1, [1, 2, 4], set()),
+        (lambda number: 1.5 if number == 2 else 0.1, [1, 2, 2, 4], set()),  # a moment: measured once more
+        (lambda number: 1.5 if number in (2, 3) else 0.1, [1, 2, 2, 4], {2}),  # twice: it stays as it is, with a mark
+        (lambda number: 1.5 if number else 0.1, [1, 1, 2, 4], {1, 2, 4}),  # it stays: only the first one is repeated
+        (lambda _: 1.5, [1, 2, 4], set()),  # it was there before: a rate beside such a neighbour is what there is
+        (lambda _: 0.2, [1, 2, 4], set()),
+    ],
+)
+def test_what_others_disturbed_is_measured_once_more(others: Any, workers: list[int], marked: set[int]) -> None:
+    of = course(workers=(1, 2, 4))
+    asked = measured(of, others=others)
+
+    assert [one.workers for one in asked if one.kind == "rung" and one.purpose == "ladder"] == workers
+    assert {point.num_workers for point in told(of, 30.0).points if point.disturbed} == marked
+
+
+def test_nothing_is_repeated_in_the_second_half_of_the_time() -> None:
+    of = course(workers=(1, 2))
+    for left_s, others in ((60.0, 0.1), (55.0, 0.1), (29.0, 1.5)):
+        wanted = of.next(left_s)
+        assert wanted is not None
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0, others=others)], None)
+    following = of.next(25.0)
+
+    assert following is not None
+    assert following.workers == 2
+
+
+@pytest.mark.parametrize(("startup_s", "begun"), [(0.1, True), (1.0, True), (1.1, False)])
+def test_what_cannot_start_in_time_is_not_begun(startup_s: float, begun: bool) -> None:
+    """There is time for a window, and a second more."""
+    of = course(workers=(1, 8))
+    for _ in range(3):
+        wanted = of.next(30.0)
+        assert wanted is not None
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)], None)
+
+    assert (of.next(of.window_s) is not None) == begun
+    assert of.out_of_time != begun
