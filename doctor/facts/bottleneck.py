@@ -72,6 +72,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: float | None = None
     """That came from a disk, at the first time."""
 
+    again_stored_bytes: float | None = None
+    """The same, at the second time: what goes past the page cache comes from there again."""
+
     asked_bytes: float | None = None
     """That were read from files, at the first time, from a disk or from memory."""
 
@@ -96,8 +99,9 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def from_disk(self) -> bool:
-        """Whether reading the data for the first time is another thing than reading it again."""
-        return (self.stored_bytes or 0.0) >= STORED_BYTES and (self.slower_cold or 1.0) >= SLOWER_COLD
+        """Whether a disk is what makes reading the data for the first time slower than reading it again."""
+        kept = (self.stored_bytes or 0.0) - (self.again_stored_bytes or 0.0)
+        return kept >= STORED_BYTES and (self.slower_cold or 1.0) >= SLOWER_COLD
 
     @property
     def of_later_epochs(self) -> "Costs":

@@ -36,12 +36,14 @@ def probe(arguments, step, loaded):
     step("read the same again")
     if not loaded.iterable and own.samples:
         again = Work(loaded)
-        begin_s = loaded.clock_s()
+        begin_s, before = loaded.clock_s(), books()
         for indices in own.kept:
             again.do(indices, collate=False)
             if loaded.clock_s() - begin_s > arguments["most_s"] / 2:
                 break
         told["again_s"] = again.read_s / again.samples
+        stored = between(before, books())["stored"]
+        told["again_stored_bytes"] = None if stored is None else stored / again.samples
     return told
 
 

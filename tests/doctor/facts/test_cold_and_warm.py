@@ -72,3 +72,17 @@ def test_the_epochs_that_count(size: int | None, room: int, epochs: Epochs) -> N
 )
 def test_it_is_said_which_epoch_decided(epochs: Epochs, size: int | None, warm: bool, words: str) -> None:
     assert words in in_words(epochs, size, 8 * GIB, warm=warm)
+
+
+@pytest.mark.parametrize(
+    ("fields", "differs"),
+    [
+        ({"stored_bytes": 65_536.0, "again_stored_bytes": 0.0, "again_s": 0.001}, True),
+        ({"stored_bytes": 65_536.0, "again_stored_bytes": 65_536.0, "again_s": 0.001}, False),  # O_DIRECT on a disk with a burst
+        ({"stored_bytes": 65_536.0, "again_stored_bytes": 0.0, "again_s": 0.009}, False),  # as fast as memory
+        ({"stored_bytes": 0.0, "again_stored_bytes": 0.0, "again_s": 0.001}, False),  # a cache of the dataset's own
+        ({"stored_bytes": 65_536.0}, False),  # an iterable dataset is not read again
+    ],
+)
+def test_whether_a_disk_makes_the_first_time_slower(fields: dict[str, float], differs: bool) -> None:
+    assert costs(**fields).from_disk == differs
