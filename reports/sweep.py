@@ -26,11 +26,16 @@ def is_sweep(report: Report) -> bool:
     return report.run.settings.get("sweep") is not None
 
 
+SAID_BY_THE_SWEEP = "worker-count"
+"""A check that warns of what the recommendation says."""
+
+
 def judged(report: Report) -> tuple[Result, ...]:
-    """The results to be shown: beside a sweep's own conclusion only what keeps it from being measured."""
+    """The results to be shown: beside a sweep's own conclusion what keeps it from being measured, and what else it found."""
     if not is_sweep(report):
         return report.results
-    return tuple(result for result in report.results if result.status in ("fail", "error"))
+    told = ("warn", "fail", "error")
+    return tuple(result for result in report.results if result.status in told and result.id != SAID_BY_THE_SWEEP)
 
 
 def parts(report: Report) -> Iterator[Text | Table]:

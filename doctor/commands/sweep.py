@@ -15,8 +15,8 @@ from dl_doctor.reports import renderer
 from dl_doctor.settings import MOST_WORKERS, Settings, SweepOptions
 from dl_doctor.system import System
 
-CHECKS = ("dataset-loads", "dataset-sample", "worker-count")
-"""Judged along with it: the first two say why there is nothing to measure, the last needs the measurement."""
+CHECKS = ("dataset-loads", "dataset-sample", "disk-rate", "worker-count")
+"""Judged along with it: the first two say why there is nothing to measure, the others need the measurement."""
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DL_DOCTOR"})

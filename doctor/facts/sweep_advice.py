@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
+from dl_doctor.facts.bottleneck import STORED_BYTES, Bottleneck, Known, bottleneck_of
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.recommending import Choice
 from dl_doctor.facts.sweep_rungs import Measured
@@ -244,8 +244,8 @@ def stages_of(
     """What each stage would sustain at this setting; none is slower than what came through all of them."""
     rate = next(point.samples_per_s for point in points if point.num_workers == workers)
     found: dict[StageName, float] = {}
-    if narrowest == "disk":
-        found["disk"] = rate
+    if (from_disk := stored_rate(known)) is not None:
+        found["disk"] = from_disk
     if (alone := capacity(workers, known, cpus)) is not None:
         found["workers"] = alone
     if workers in known.cached and workers:
@@ -262,6 +262,14 @@ def stages_of(
         for name in order
         if name in found
     )
+
+
+def stored_rate(known: Known) -> float | None:
+    """Samples per second of a disk that one process reads from: by how much longer reading for the first time takes."""
+    costs = known.costs
+    if costs is None or costs.again_s is None or (costs.stored_bytes or 0) < STORED_BYTES or costs.read_s <= costs.again_s:
+        return None
+    return 1 / (costs.read_s - costs.again_s)
 
 
 def capacity(workers: int, known: Known, cpus: float) -> float | None:

@@ -91,6 +91,29 @@ def test_stages_are_never_slower_than_what_came_through() -> None:
     assert stages == {"workers": 230.0, "shared memory": 2000.0, "main process": pytest.approx(2300), "step": 900.0}
 
 
+@pytest.mark.parametrize(
+    ("stored", "again_s", "narrowest", "rate"),
+    [
+        (65_536, 0.008, "workers", 1000.0),  # 1 ms of 9 is the disk's
+        (65_536, 0.001, "workers", 230.0),  # one process reads 125 samples a second; several got more of them through
+        (65_536, 0.008, "disk", 230.0),  # what is in the way gives what came
+        (65_536, 0.010, "workers", None),  # as fast as memory, or faster: nothing of the disk was seen
+        (65_536, None, "workers", None),
+        (0, 0.008, "workers", None),  # it came from the page cache
+        (None, 0.008, "workers", None),
+    ],
+)
+def test_the_disks_rate_is_what_reading_for_the_first_time_takes_longer(
+    stored: float | None, again_s: float | None, narrowest: Any, rate: float | None
+) -> None:
+    costs = Costs(samples=64, read_s=0.009, read_cpu_s=0.001, collate_s=0.001, again_s=again_s, stored_bytes=stored)
+    stages = {
+        stage.name: stage.samples_per_s for stage in stages_of([point(4, 230.0)], 4, narrowest, Known(costs=costs), None, 2)
+    }
+
+    assert stages.get("disk") == (None if rate is None else pytest.approx(rate))
+
+
 def delivered(rate: float, begin: float = 0.0, **seen: Any) -> Any:
     """What a probe tells of 10 s with two workers."""
     books = {
