@@ -66,7 +66,7 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
-    ".accounts .at_fork .attributes .culprit .indices .limits .loaded .parcel .patience .specs .step_function .stream "
+    ".accounts .at_fork .attributes .culprit .gpu_busy .indices .limits .loaded .parcel .patience .specs .step_function .stream "
     ".sweep_costs",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",

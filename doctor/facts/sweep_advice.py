@@ -41,6 +41,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Part of what the step takes; None where that is not known."""
 
     gpu_utilization: float | None = None
+    """Part of the time in which something ran on the step's GPU, by NVML; None without --step, or where it is not told."""
+
     epoch_s: float | None
     """With start-up, unless workers stay; None where the length of an epoch is not known."""
 
@@ -119,6 +121,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         samples_per_s_low=min(lows) if lows else None,
         samples_per_s_high=max(highs) if highs else None,
         gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
+        gpu_utilization=seen.gpu_busy,
         epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
         startup_s=startup_s,
         bottleneck=name,

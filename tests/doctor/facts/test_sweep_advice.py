@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.facts.bottleneck import Bottleneck, Costs, Evidence, Known
@@ -143,6 +144,14 @@ def test_evidence_is_made_of_the_kernels_books() -> None:
         waits_for_batches=0.9, waits_for_disk=0.0, stored_bytes=0.0, received_bytes=0.0, startup_s=0.5, loading_s=10.0,
         others_cpus=pytest.approx(1.05),
     )  # fmt: skip
+
+
+def test_how_busy_the_gpu_was_is_the_mean_of_the_ranks() -> None:
+    one, other = (msgspec.structs.replace(delivered(100.0), gpu_busy=busy) for busy in (0.5, 0.7))
+    found = [told(one, other), told(one, delivered(100.0))]  # the second rank's GPU is not told
+
+    assert None not in found
+    assert [points_of([each], Known(), None)[0].gpu_utilization for each in found if each] == [pytest.approx(0.6), None]
 
 
 def test_of_several_ranks_the_mean_counts_and_what_one_does_not_tell_is_not_known() -> None:
