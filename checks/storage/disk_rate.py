@@ -1,6 +1,7 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, Disks, LoaderSweep
-from dl_doctor.facts.bottleneck import FED, STORED_BYTES, Costs
+from dl_doctor.facts.bottleneck import FED, SLOWER_COLD, STORED_BYTES, Costs
+from dl_doctor.facts.sweep_advice import STILL_GAINS
 from dl_doctor.fixes import copy_to_a_local_disk
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import binary_size, plain
@@ -21,10 +22,10 @@ def disk_rate(sweep: LoaderSweep, data_paths: DataPaths | Unavailable, disks: Di
     workers nor more CPUs help then.
 
     ## How it decides
-    It warns where what the step takes is known (`dl-doctor sweep --step-time` or `--step`), no number of workers reaches it, and
-    the workers wait for a disk or for a server. Where the step is not known, the rates are a note: how fast is fast enough is
-    the step's to say. Where nothing came from a disk, because memory had it already, it is skipped: that tells nothing of the
-    disk.
+    It warns where what the step takes is known (`dl-doctor sweep --step-time` or `--step`), no number of workers reaches it, the
+    workers wait for a disk or for a server, and more of them got no more out of it. Where the step is not known, or more workers
+    would still help, the rates are a note: how fast is fast enough is the step's to say. Where nothing came from a disk, because
+    memory had it already, it is skipped: that tells nothing of the disk.
 
     For example, samples of 64 KiB from a disk that gives 4 MB/s are 61 a second. With a step that takes 500 it warns; with one
     that takes 50 it passes.
@@ -46,13 +47,13 @@ def disk_rate(sweep: LoaderSweep, data_paths: DataPaths | Unavailable, disks: Di
         return Verdict.skip(sweep.why)
     if costs is None or not sweep.points:
         return Verdict.unknown(f"the loader was not measured: {sweep.why}")
-    if short(sweep):
+    if short(sweep) and exhausted(sweep):
         return Verdict(seen(costs), [too_slow(sweep, costs, advice(data_paths, disks))])
     if costs.stored_bytes is None and sweep.bottleneck not in ELSEWHERE:
         return Verdict.skip("the kernel does not tell what comes from a disk: /proc/PID/io is not there")
     if (costs.stored_bytes or 0) < STORED_BYTES and sweep.bottleneck not in ELSEWHERE:
         return Verdict.skip("no sample came from a disk: memory had them, or they are made; how fast the disk is was not seen")
-    if sweep.demand_samples_per_s is None:
+    if sweep.demand_samples_per_s is None or short(sweep):
         return Verdict(seen(costs), [rates(sweep, costs)])
     needed = f"the step takes {plain(sweep.demand_samples_per_s)} samples/s"
     return Verdict(f"{seen(costs)}; {needed}, and the storage does not keep the loader from that")
@@ -69,6 +70,12 @@ def short(sweep: LoaderSweep) -> bool:
     return sweep.bottleneck in ELSEWHERE and demand is not None and best(sweep) < FED * demand
 
 
+def exhausted(sweep: LoaderSweep) -> bool:
+    """Whether more workers got no more out of it; those who wait each for itself are not at the storage's limit."""
+    by_workers = [point.samples_per_s for point in sorted(sweep.points, key=lambda point: point.num_workers)]
+    return len(by_workers) > 1 and by_workers[-1] < STILL_GAINS * max(by_workers[:-1])
+
+
 def seen(costs: Costs) -> str:
     """`in one process a sample is read in 4.1 ms, with 64 KiB from a disk, and in 0.6 ms when it is read again`."""
     stored = f", with {binary_size(round(costs.stored_bytes))} from a disk" if costs.stored_bytes else ""
@@ -77,23 +84,26 @@ def seen(costs: Costs) -> str:
 
 
 def rates(sweep: LoaderSweep, costs: Costs) -> Finding:
-    """Cold against warm, where nobody has said what is needed."""
+    """Cold against warm, where nobody has said what is needed, or it is not known what can be had."""
     cold = 1 / costs.read_s if costs.read_s > 0 else 0.0
     warm = f", and {plain(1 / costs.again_s)} again" if costs.again_s else ""
     in_the_way = f"It is in the way of more: {sweep.evidence}. " if sweep.bottleneck in ELSEWHERE else ""
+    wanted = "Whether that is enough, `dl-doctor sweep --step-time` tells."
+    if short(sweep):
+        wanted = f"The step takes {plain(sweep.demand_samples_per_s or 0)} samples/s; more workers than were tried may get them."
     return Finding(
         level="note",
         subject="storage",
         summary=f"One process reads {plain(cold)} samples/s for the first time{warm}",
         measured=Quantity(round(cold, 3), "samples/s", "samples that had not been read before"),
-        why=f"{in_the_way}Whether that is enough, `dl-doctor sweep --step-time` tells.",
+        why=f"{in_the_way}{wanted}",
     )
 
 
 def too_slow(sweep: LoaderSweep, costs: Costs, fixes: tuple[Fix, ...]) -> Finding:
     demand = sweep.demand_samples_per_s or 0.0
     times = costs.slower_cold
-    again = f" Read again, a sample takes {plain(1 / times)} of the time." if times and times > 1 else ""
+    again = f" Read again, a sample takes {plain(100 / times)} % of the time." if times and times >= SLOWER_COLD else ""
     what = "disk" if sweep.bottleneck == "disk" else "network"
     return Finding(
         level="warn",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.checks.storage.disk_rate import CHECK
@@ -52,6 +53,19 @@ def test_by_the_need(bottleneck: str, demand: float | None, fields: dict[str, An
     verdict = judged(bottleneck, demand, **fields)
 
     assert (verdict.status, [finding.level for finding in verdict.findings]) == (status, levels)
+
+
+@pytest.mark.parametrize(("rates", "status"), [((100, 200, 380), "pass"), ((100, 380, 385), "warn"), ((380,), "pass")])
+def test_workers_that_wait_each_for_itself_are_not_at_its_limit(rates: tuple[float, ...], status: str) -> None:
+    """While more of them still gain, nobody knows what the storage could give."""
+    model = loader_sweep().points[0]
+    points = tuple(
+        msgspec.structs.replace(model, num_workers=workers, samples_per_s=rate) for workers, rate in enumerate(rates, start=1)
+    )
+    verdict = judged(demand=900, points=points)
+
+    assert verdict.status == status
+    assert ("more workers than were tried may get them" in verdict.findings[0].why) == (status == "pass")
 
 
 @pytest.mark.parametrize(
