@@ -1,7 +1,7 @@
 """The loader at several numbers of workers: how fast it is, what is in the way, and what to set."""
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -27,6 +27,7 @@ from dl_doctor.facts.sweep_advice import (
     points_of,
     recommendation_of,
     stages_of,
+    still_gains,
 )
 from dl_doctor.facts.sweep_course import STARTING_S, Course
 from dl_doctor.facts.sweep_rates import budget_needed_s
@@ -170,7 +171,7 @@ def told(course: Course, took_s: float) -> LoaderSweep:
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
     return LoaderSweep(
         conclusion=conclusion,
-        why=why_of(course, choice, recommendation),
+        why=why_of(course, choice, recommendation) + (unfinished(points, complete=course.complete) if recommendation else ""),
         points=points,
         recommendation=recommendation,
         bottleneck=bottleneck,
@@ -202,6 +203,15 @@ def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:
     if stays or choice.conclusion == "change":
         return f"set num_workers={workers}{also}"
     return f"no change needed: {count(workers, 'worker')}"
+
+
+def unfinished(points: Sequence[Point], *, complete: bool) -> str:
+    """Behind a conclusion that was reached before the end; empty where the last rung brought nothing any more."""
+    if complete or not still_gains(points):
+        return ""
+    return (
+        "; it still got faster with more workers when the time was over: `dl-doctor sweep` with a larger --budget may find more"
+    )
 
 
 RUNGS = 8

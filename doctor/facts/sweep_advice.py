@@ -149,8 +149,8 @@ def narrowest_of(points: Sequence[Point], workers: int, limited_by: str | None) 
 
 def still_gains(points: Sequence[Point]) -> bool:
     """Whether the last rung was faster than all before."""
-    *before, last = points
-    return bool(before) and last.samples_per_s >= STILL_GAINS * max(point.samples_per_s for point in before)
+    rates = [point.samples_per_s for point in points]
+    return len(rates) > 1 and rates[-1] >= STILL_GAINS * max(rates[:-1])
 
 
 def recommendation_of(

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dl_doctor.facts.bottleneck import Bottleneck, Costs, Evidence, Known
+from dl_doctor.facts.loader_sweep import unfinished
 from dl_doctor.facts.recommending import Choice
 from dl_doctor.facts.sweep_advice import Advised, Point, gain_of, narrowest_of, points_of, recommendation_of, stages_of
 from dl_doctor.facts.sweep_rates import Rate
@@ -75,6 +76,22 @@ def test_workers_stay_where_starting_takes_a_part_of_an_epoch(startup_s: float, 
     assert told is not None
     assert told.persistent_workers == advised
     assert ("persistent_workers=True" in told.line) == (advised.basis == "rule")
+
+
+@pytest.mark.parametrize(
+    ("rates", "complete", "more"),
+    [
+        ((100, 200, 400), False, True),
+        ((100, 200, 400), True, False),  # the highest rung
+        ((100, 200, 205), False, False),
+        ((100,), False, False),
+        ((), False, False),
+    ],
+)
+def test_a_conclusion_on_the_way_up_says_so(rates: tuple[float, ...], complete: bool, more: bool) -> None:
+    points = [point(workers, rate) for workers, rate in enumerate(rates)]
+
+    assert ("still got faster" in unfinished(points, complete=complete)) == more
 
 
 def test_nothing_is_advised_where_nothing_was_chosen() -> None:
