@@ -31,7 +31,7 @@ from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
 from dl_doctor.checks.python import interpreter, packages_consistent, torch_build, torch_imports
 from dl_doctor.checks.shm import sharing_strategy, shm_memory_limit, shm_size, shm_usable
 from dl_doctor.checks.site import site_expectations
-from dl_doctor.checks.storage import disk_space, disk_type, import_latency, mount_responds, path_writable
+from dl_doctor.checks.storage import disk_rate, disk_space, disk_type, import_latency, mount_responds, path_writable
 from dl_doctor.checks.workers import (
     loader_options,
     pin_memory,
@@ -57,6 +57,7 @@ CHECKS = (
     dataset_random.CHECK,
     dataset_replication.CHECK,
     dataset_sample.CHECK,
+    disk_rate.CHECK,
     disk_space.CHECK,
     disk_type.CHECK,
     fd_limit.CHECK,

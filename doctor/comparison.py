@@ -40,6 +40,9 @@ OF_A_MOMENT = frozenset(
 )
 """Names of amounts that are others a minute later: of these a difference is told from MUCH on."""
 
+OF_A_SWEEP = ("conclusion", "bottleneck", "narrowest", "current", "ranks", "recommendation")
+"""What is compared of `loader_sweep`; of a recommendation its values. Rates and what follows from them are others each time."""
+
 MUCH = 2.0
 """Times as much, or as little. Proposal."""
 
@@ -146,7 +149,20 @@ def side(report: Report, name: str) -> Side:
 
 def known(report: Report) -> dict[str, Any]:
     """Facts, and why others could not be had."""
-    return {**report.facts, **{name: f"not known: {reason.detail}" for name, reason in report.unavailable.items()}}
+    facts = {name: told_of_a_sweep(fact) if name == "loader_sweep" else fact for name, fact in report.facts.items()}
+    return {**facts, **{name: f"not known: {reason.detail}" for name, reason in report.unavailable.items()}}
+
+
+def told_of_a_sweep(fact: Any) -> Any:
+    if not isinstance(fact, Mapping):
+        return fact
+    told = {name: fact[name] for name in OF_A_SWEEP if name in fact}
+    advised = told.get("recommendation")
+    if isinstance(advised, Mapping):
+        told["recommendation"] = {
+            name: one["value"] for name, one in advised.items() if isinstance(one, Mapping) and "value" in one
+        }
+    return told
 
 
 def result_changes(

@@ -6,12 +6,14 @@ import shlex
 
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.data_paths import DataPaths
+from dl_doctor.facts.disks import Disks
 from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.model import Fix, Unavailable
-from dl_doctor.units import GIB
+from dl_doctor.units import GIB, binary_size
 
 
 def for_containers(
@@ -136,3 +138,21 @@ def torch_again(files: TorchFiles, *others: str) -> str | None:
         return None
     index = f" --index-url https://download.pytorch.org/whl/{tag}" if tag else ""
     return f"{' '.join((f'torch=={version}', *others))}{index}" if files.tag_is_pytorchs else None
+
+
+def copy_to_a_local_disk(title: str, data_paths: DataPaths, disks: Disks) -> tuple[Fix, ...]:
+    """A copy of what `--data` names to a folder of this node's own; nothing where there is none, or no data was named."""
+    data = " ".join(shlex.quote(entry.path) for entry in data_paths.of("data"))
+    for entry in data_paths.of("scratch", "temporary") if data else ():
+        place = disks.of(entry.path)
+        if place is None or place.kind != "disk" or not entry.written or entry.exists is False:
+            continue
+        target = f'"${entry.said_by}"' if entry.role == "scratch" else shlex.quote(entry.path)
+        return (
+            Fix(
+                title,
+                (f"du -sh {data}", f"cp -r {data} {target}/"),
+                note=f"{entry.path} has {binary_size(entry.free_bytes or 0)} free; see first that they fit.",
+            ),
+        )
+    return ()

@@ -3,6 +3,7 @@
 from dl_doctor.model import Finding, Report
 from dl_doctor.reports.look import VERDICTS, amount
 from dl_doctor.reports.order import counts
+from dl_doctor.reports.sweep_words import is_sweep
 from dl_doctor.units import plain
 
 FOR_NAGIOS = {0: "OK", 1: "WARNING", 2: "CRITICAL"}
@@ -27,8 +28,9 @@ def evidence(finding: Finding) -> str:
 
 
 def verdict(report: Report) -> str:
-    """`1 failed, 5 passed, in 0.2 s → do not start here (exit 1)`."""
-    detail = f": {report.verdict.reason}" if report.verdict.status == "unknown" else ""
+    """`1 failed, 5 passed, in 0.2 s → do not start here (exit 1)`; of a sweep with its conclusion."""
+    told = report.verdict.status == "unknown" or is_sweep(report)
+    detail = f": {report.verdict.reason}" if told else ""
     took = plain(report.run.duration_s)
     return f"{counts(report)}, in {took} s → {VERDICTS[report.verdict.status]}{detail} (exit {report.verdict.exit_code})"
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dl_doctor.model import Finding, Fix, Level, Report, Result, Status
-from dl_doctor.reports import order
+from dl_doctor.reports import order, sweep_words
 from dl_doctor.reports.look import RISKS, SYMBOLS, VERDICTS, Look, amount, asked, machine_facts, printable, said
+from dl_doctor.reports.picture import Sweep, sweep_of
 from dl_doctor.units import plain
 
 LONGEST = 60_000
@@ -63,7 +64,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (tickets look the
 
 
 def ticket(report: Report, folded: Iterable[str], left_out: list[str], longest: int = LONGEST_TEXT) -> str:
-    blocks = [*head(report), *findings(report.results, longest), *made(report), *folded]
+    blocks = [*head(report), *measured(report, longest), *findings(report.results, longest), *made(report), *folded]
     if left_out:
         blocks.append(f"Left out, so that this fits into a ticket: {', '.join(left_out)}. The JSON report has all of it.")
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -91,6 +92,39 @@ def head(report: Report) -> Iterator[str]:
     reason, counts = escaped(verdict.reason, 400), escaped(order.counts(report), 400)
     yield f"**{symbol} {tool}: {VERDICTS[verdict.status]}** (exit {verdict.exit_code}): {counts}; {reason}."
     yield table("Machine", "", machine_facts(report))
+
+
+def measured(report: Report, longest: int) -> Iterator[str]:
+    """What a sweep measured: the table, the way of a sample, what is in the way and what to set."""
+    sweep, fact = sweep_of(report.facts), mapping(report.facts.get("loader_sweep"))
+    if sweep is None:
+        return
+    yield "### How many workers"
+    yield rates(sweep, fact)
+    yield sweep_words.caption(sweep, fact)
+    way = " → ".join(stage for _, stage in sweep_words.stages(report.pipeline)) + sweep_words.demand(report.pipeline)
+    told = [
+        ("Samples/s", way),
+        ("In the way", sweep_words.in_the_way(fact)),
+        ("Conclusion", said("why", fact.get("why") or "")),
+        ("Reason", sweep.reason),
+        ("Gain", sweep.gain),
+        ("Settings", sweep_words.settings(sweep)),
+        ("Takes", sweep_words.takes(fact)),
+    ]
+    yield bullets(f"{name}: {escaped(words, longest)}" for name, words in told if words)
+    if sweep.line:
+        yield fence(shortened(printable(sweep.line), longest))
+
+
+def rates(sweep: Sweep, fact: Mapping[str, Any]) -> str:
+    """A row for each number of workers."""
+    shown = sweep_words.columns_of(sweep)
+    lines = [f"|  | {' | '.join(heading for heading, _ in shown)} |", f"|---|{'---|' * len(shown)}"]
+    for index, point in enumerate(sweep.points):
+        cells = (escaped(getattr(point, name), sweep_words.WORDS) for _, name in shown)
+        lines.append(f"| {sweep_words.mark_of(sweep, index, fact)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def findings(results: tuple[Result, ...], longest: int) -> Iterator[str]:

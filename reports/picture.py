@@ -170,6 +170,8 @@ class Sweep:
     bottleneck: str
     reason: str
     gain: str
+    line: str
+    """To be pasted."""
 
     @property
     def disturbed(self) -> bool:
@@ -201,7 +203,8 @@ def sweep_of(facts: Mapping[str, Any]) -> Sweep | None:
         return None
     advice = [Advice(name, *map(words, setting(told[name]))) for name in ADVISED if told.get(name) is not None]
     advice = [one for one in advice if one.name not in SELDOM_SET or one.basis == "measured"]
-    return Sweep(tuple(found), tuple(advice), words(told.get("bottleneck")), words(told.get("reason")), words(told.get("gain")))
+    said = (words(told.get(name)) for name in ("bottleneck", "reason", "gain", "line"))
+    return Sweep(tuple(found), tuple(advice), *said)
 
 
 def point_of(point: Mapping[str, Any], best: float | None) -> Point | None:

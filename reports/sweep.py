@@ -6,34 +6,24 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from dl_doctor.model import Pipeline, Report, Result
+from dl_doctor.model import Pipeline, Report
 from dl_doctor.reports.look import printable
-from dl_doctor.reports.picture import DISTURBED, Sweep, mapping, number, picture_of, speed, sweep_of, words
-from dl_doctor.units import binary_size, plain
-
-COLUMNS = (
-    ("workers", "workers"), ("samples/s", "samples"), ("19 of 20", "interval"), ("GPU fed", "fed"), ("epoch", "epoch"),
-    ("first one", "first_epoch"), ("start-up", "startup"), ("in the way", "bottleneck"),
-)  # fmt: skip
-"""Headings, and what of a point stands below them; a column without any value is left out."""
+from dl_doctor.reports.picture import Sweep, mapping, sweep_of, words
+from dl_doctor.reports.sweep_words import (
+    WORDS,
+    caption,
+    columns_of,
+    demand,
+    in_the_way,
+    is_sweep,
+    mark_of,
+    settings,
+    stages,
+    takes,
+)
 
 FIT_IN_LINE = 7
-"""Columns in 80 characters; where there are more, the interval is left out: the page and the JSON have it."""
-
-WORDS = 30
-"""Of a stage's or setting's words, the most characters."""
-
-
-def is_sweep(report: Report) -> bool:
-    """Whether it was made by `dl-doctor sweep`."""
-    return report.run.settings.get("sweep") is not None
-
-
-def judged(report: Report) -> tuple[Result, ...]:
-    """The results to be shown: beside a sweep's own conclusion only what keeps it from being measured."""
-    if not is_sweep(report):
-        return report.results
-    return tuple(result for result in report.results if result.status in ("fail", "error"))
+"""Columns in 80 characters: where there are more, some are left out here, which the page and the JSON have."""
 
 
 def parts(report: Report) -> Iterator[Text | Table]:
@@ -42,13 +32,12 @@ def parts(report: Report) -> Iterator[Text | Table]:
     if sweep is None:
         return
     yield table_of(sweep, fact)
-    yield Text(caption(fact) + (f" {DISTURBED}" if sweep.disturbed else ""), style="dim")
+    yield Text(caption(sweep, fact), style="dim")
     yield Text()
     yield way(report.pipeline)
     yield Text()
-    if words(fact.get("evidence")):
-        told = f"{printable(words(fact.get('bottleneck')))}: {printable(words(fact.get('evidence')))}."
-        yield beside(Text("In the way  ", style="bold"), Text(told))
+    if told := in_the_way(fact):
+        yield beside(Text("In the way  ", style="bold"), Text(printable(told)))
     if not is_sweep(report) and words(fact.get("why")):  # the verdict of a sweep says it
         yield beside(Text("Conclusion  ", style="bold"), Text(printable(words(fact.get("why")))))
     yield from advice(sweep, fact)
@@ -56,59 +45,38 @@ def parts(report: Report) -> Iterator[Text | Table]:
 
 
 def table_of(sweep: Sweep, fact: Mapping[str, Any]) -> Table:
-    shown = [(heading, name) for heading, name in COLUMNS if any(getattr(point, name) for point in sweep.points)]
-    if len(shown) > FIT_IN_LINE:
-        shown = [(heading, name) for heading, name in shown if name != "interval"]
+    shown = columns_of(sweep)
+    for left_out in ("utilization", "interval"):
+        if len(shown) > FIT_IN_LINE:
+            shown = [(heading, name) for heading, name in shown if name != left_out]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for heading, name in shown:
         table.add_column(heading, justify="left" if name == "bottleneck" else "right", no_wrap=True)
-    now = number(fact.get("current"))
-    for point in sweep.points:
-        mark = "→" if point.recommended else "now" if point.count == now else ""
-        style = "bold" if point.recommended else ""
-        table.add_row(mark, *(printable(getattr(point, name))[:WORDS] for _, name in shown), style=style)
+    for index, point in enumerate(sweep.points):
+        cells = (printable(getattr(point, name))[:WORDS] for _, name in shown)
+        table.add_row(mark_of(sweep, index, fact), *cells, style="bold" if point.recommended else "")
     return table
-
-
-def caption(fact: Mapping[str, Any]) -> str:
-    ranks = number(fact.get("ranks")) or 1
-    each = f" of each of {plain(ranks)} ranks that ran at once" if ranks > 1 else ""
-    cut = "" if fact.get("complete") is True else "; there was no time for all"
-    return f"Rates{each}, measured in {plain(number(fact.get('took_s')) or 0)} s{cut}."
 
 
 def way(pipeline: Pipeline) -> Table:
     """`disk ? → workers 431 → ...`, the narrowest in brackets."""
     text = Text()
-    for index, bar in enumerate(picture_of(pipeline).bars):
+    for index, (bar, stage) in enumerate(stages(pipeline)):
         text.append(" → " if index else "")
-        stage = f"{printable(bar.name)[:WORDS]} {bar.rate or '?'}"
-        text.append(f"[{stage}]" if bar.narrowest else stage, style="bold" if bar.narrowest else "")
-    if pipeline.demand_samples_per_s is not None:
-        text.append(f"; the step takes {speed(pipeline.demand_samples_per_s)}")
-    return beside(Text("Samples/s   ", style="bold"), text)
+        text.append(printable(stage), style="bold" if bar.narrowest else "")
+    return beside(Text("Samples/s   ", style="bold"), text.append(demand(pipeline)))
 
 
 def advice(sweep: Sweep, fact: Mapping[str, Any]) -> Iterator[Text | Table]:
-    told = mapping(fact.get("recommendation"))
-    if not told:
+    if not mapping(fact.get("recommendation")):
         return
     yield beside(Text("Reason      ", style="bold"), Text(printable(sweep.reason)))
     yield beside(Text("Gain        ", style="bold"), Text(printable(sweep.gain)))
-    settings = [f"{one.name}={one.value} ({one.basis})" for one in sweep.advice if one.value]
-    yield beside(Text("Settings    ", style="bold"), Text(printable(", ".join(settings)), style="dim"))
-    yield beside(Text("Takes       ", style="bold"), Text(takes(told), style="dim"))
-    if line := words(told.get("line")):
-        yield Text(f"            {printable(line)}", no_wrap=True, overflow="ignore", style="cyan")
-
-
-def takes(told: Mapping[str, Any]) -> str:
-    memory, shared, files = (number(told.get(name)) for name in ("memory_bytes", "shared_memory_bytes", "descriptors"))
-    said = [f"at least {binary_size(int(memory))} of memory"] if memory is not None else []
-    said += [f"{binary_size(int(shared))} of it in /dev/shm"] if shared is not None else []
-    said += [f"{plain(files)} descriptors"] if files is not None else []
-    return ", ".join(said)
+    yield beside(Text("Settings    ", style="bold"), Text(printable(settings(sweep)), style="dim"))
+    yield beside(Text("Takes       ", style="bold"), Text(takes(fact), style="dim"))
+    if sweep.line:
+        yield Text(f"            {printable(sweep.line)}", no_wrap=True, overflow="ignore", style="cyan")
 
 
 def beside(left: Text, right: Text) -> Table:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dl_doctor.model import Finding, Fix, Report, Result, Status
-from dl_doctor.reports import lines, order, sweep
+from dl_doctor.reports import lines, order, sweep, sweep_words
 from dl_doctor.reports.look import (
     SYMBOLS,
     VERDICTS,
@@ -70,18 +70,18 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
     if not quiet:
         yield head(report)
         yield Text()
-        if not sweep.is_sweep(report):
+        if not sweep_words.is_sweep(report):
             yield from areas(report.results)
             yield Text()
         yield from sweep.parts(report)
-    yield from findings(sweep.judged(report), full=full)
-    if look.detail == "normal" and not sweep.is_sweep(report):
+    yield from findings(sweep_words.judged(report), full=full)
+    if look.detail == "normal" and not sweep_words.is_sweep(report):
         yield from notes(report.results)
     if full:
         yield from the_rest(report.results)
         yield from timings(report.run.collected_s)
     if not quiet:
-        yield from where_to_go(sweep.judged(report))
+        yield from where_to_go(sweep_words.judged(report))
     yield verdict(report)
 
 
@@ -210,7 +210,7 @@ def where_to_go(results: Iterable[Result]) -> Iterator[Text]:
 
 def verdict(report: Report) -> Text:
     """The last line: how many ended how, and what follows."""
-    if sweep.is_sweep(report):
+    if sweep_words.is_sweep(report):
         line = Text(f"In {plain(report.run.duration_s)} s → ")
         line.append(report.verdict.reason, style=VERDICT_STYLES[report.verdict.status])
         return line.append(f" (exit {report.verdict.exit_code})")

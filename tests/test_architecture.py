@@ -66,13 +66,13 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
-    ".accounts .at_fork .attributes .culprit .indices .limits .loaded .parcel .patience .shards .specs .step_function .stream "
-    ".sweep_costs",
+    ".accounts .at_fork .attributes .culprit .gpu_busy .indices .limits .loaded .parcel .patience .shards .specs .step_function "
+    ".stream .sweep_costs",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "
-    ".reports.lines .reports.look .reports.order .reports.page .reports.picture .reports.sweep",
+    ".reports.lines .reports.look .reports.order .reports.page .reports.picture .reports.sweep .reports.sweep_words",
     ".reports.diff": ".comparison .reports.look",
     ".reports.diff.": "msgspec .comparison .model .reports.diff .reports.look .reports.page .units",
     ".saved": "msgspec .model .settings",

@@ -1,9 +1,8 @@
-import shlex
-
 from dl_doctor.contract import Check
 from dl_doctor.facts import DataPaths, Disks
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.disks import Disk, Place
+from dl_doctor.fixes import copy_to_a_local_disk
 from dl_doctor.model import Finding, Fix, Quantity, Verdict
 from dl_doctor.units import KIB, binary_size
 
@@ -75,7 +74,8 @@ def disk_type(data_paths: DataPaths, disks: Disks) -> Verdict:
     seen = "; ".join(f"{entry.path} is on {described(place)}" for entry, place in known)
     if not data_paths.of("data"):
         return Verdict(seen, [note(entry, place, asked=False) for entry, place in known])
-    return Verdict(seen, [judge(entry, place, staging(data_paths, disks)) for entry, place in known])
+    copied = copy_to_a_local_disk("Copy them to this node's disk before the training starts", data_paths, disks)
+    return Verdict(seen, [judge(entry, place, copied) for entry, place in known])
 
 
 def described(place: Place) -> str:
@@ -137,24 +137,6 @@ def judge(entry: DataPath, place: Place, fixes: tuple[Fix, ...]) -> Finding:
             Fix("Or pack the files into shards of some 100 MiB", note="Such as WebDataset's, or Parquet."),
         ),
     )
-
-
-def staging(data_paths: DataPaths, disks: Disks) -> tuple[Fix, ...]:
-    """A copy to a folder of this node's own, where there is one."""
-    data = " ".join(shlex.quote(entry.path) for entry in data_paths.of("data"))
-    for entry in data_paths.of("scratch", "temporary"):
-        place = disks.of(entry.path)
-        if place is None or place.kind != "disk" or not entry.written or entry.exists is False:
-            continue
-        target = f'"${entry.said_by}"' if entry.role == "scratch" else shlex.quote(entry.path)
-        return (
-            Fix(
-                "Copy them to this node's disk before the training starts",
-                (f"du -sh {data}", f"cp -r {data} {target}/"),
-                note=f"{entry.path} has {binary_size(entry.free_bytes or 0)} free; see first that they fit.",
-            ),
-        )
-    return ()
 
 
 CHECK = Check(disk_type)

@@ -1,13 +1,16 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import LoaderPlan, PinnedMemory
-from dl_doctor.model import Finding, Fix, Quantity, Verdict
+from dl_doctor.facts import LoaderPlan, LoaderSweep, PinnedMemory
+from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import binary_size, count, plain
 
 WORTH = 1.5
 """By how much copies of pinned memory have to be faster to speak of it: seen were 2 to 5 on PCIe, and 1 on GH200. Proposal."""
 
+WORTH_OF_A_BATCH = 0.03
+"""Of the time from one batch to the next, what pinning has to save to speak of it: a sweep tells no smaller differences apart."""
 
-def pin_memory(pinned: PinnedMemory, plan: LoaderPlan) -> Verdict:
+
+def pin_memory(pinned: PinnedMemory, plan: LoaderPlan, sweep: LoaderSweep | Unavailable) -> Verdict:
     """Batches can be pinned
 
     ## What it checks
@@ -20,8 +23,9 @@ def pin_memory(pinned: PinnedMemory, plan: LoaderPlan) -> Verdict:
 
     ## How it decides
     If the loader pins and the memory cannot be pinned, it fails; if it does not pin, that is told. So is what pinning buys
-    here. Torch gives each tensor a block of a power of two: 33 MiB take 64. It is tried only where that and CUDA take at most
-    a quarter of the memory that is left. Without a GPU there is nothing to pin for.
+    here: where a sweep has measured how often a batch comes (`--profile deep`), it is held against the time between two of
+    them, and less than 3 % is not worth a word. Torch gives each tensor a block of a power of two: 33 MiB take 64. It is tried
+    only where that and CUDA take at most a quarter of the memory that is left. Without a GPU there is nothing to pin for.
 
     For example, in a container on WSL, where about 500 MiB can be pinned, ten batches in flight of 96 MiB fail.
 
@@ -53,7 +57,19 @@ def pin_memory(pinned: PinnedMemory, plan: LoaderPlan) -> Verdict:
     if pinned.pinned_s is None or pinned.pageable_s is None:
         return Verdict(f"{seen}; how fast they are copied is not known: {first_line(pinned.copy_error or 'no answer')}")
     speed = f"one is copied in {plain(1000 * pinned.pinned_s)} ms, and in {plain(1000 * pinned.pageable_s)} ms if not pinned"
-    return Verdict(f"{seen}; {speed}", faster(pinned.pinned_s, pinned.pageable_s, plan))
+    every_s = seconds_between_batches(plan, sweep)
+    if every_s is not None:
+        speed += f"; a batch comes every {plain(1000 * every_s)} ms"
+    return Verdict(f"{seen}; {speed}", faster(pinned.pinned_s, pinned.pageable_s, plan, every_s))
+
+
+def seconds_between_batches(plan: LoaderPlan, sweep: LoaderSweep | Unavailable) -> float | None:
+    """Of one rank: at the setting that the sweep recommends, as fast as the step takes them where that is known."""
+    if isinstance(sweep, Unavailable) or sweep.recommendation is None or not plan.batch_size:
+        return None
+    rates = [point.samples_per_s for point in sweep.points if point.num_workers == sweep.recommended]
+    rate = min([*rates, *([sweep.demand_samples_per_s] if sweep.demand_samples_per_s else [])], default=0.0)
+    return plan.batch_size / rate if rate > 0 else None
 
 
 def first_line(error: str) -> str:
@@ -77,10 +93,14 @@ def too_little(pinned: PinnedMemory, plan: LoaderPlan) -> Finding:
     )
 
 
-def faster(pinned_s: float, pageable_s: float, plan: LoaderPlan) -> list[Finding]:
+def faster(pinned_s: float, pageable_s: float, plan: LoaderPlan, every_s: float | None) -> list[Finding]:
     """What a loader that does not pin misses."""
-    if plan.pin_memory or pageable_s < WORTH * pinned_s:
+    part = None if every_s is None else (pageable_s - pinned_s) / every_s
+    if plan.pin_memory or pageable_s < WORTH * pinned_s or (part is not None and part < WORTH_OF_A_BATCH):
         return []
+    saved = (
+        "" if part is None else f" That saves {plain(100 * part)} % of the time between two batches, as the sweep measured it."
+    )
     return [
         Finding(
             level="note",
@@ -89,7 +109,7 @@ def faster(pinned_s: float, pageable_s: float, plan: LoaderPlan) -> list[Finding
             measured=Quantity(round(1000 * pageable_s, 3), "ms", "a batch that is not pinned"),
             expected=Quantity(round(1000 * pinned_s, 3), "ms", "a pinned batch"),
             relation="at_most",
-            why="And the GPU can compute meanwhile, if the copy is asked for with non_blocking=True.",
+            why=f"And the GPU can compute meanwhile, if the copy is asked for with non_blocking=True.{saved}",
             fixes=(
                 Fix(
                     "Have the loader pin its batches",

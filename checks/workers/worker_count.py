@@ -40,6 +40,14 @@ def worker_count(
     """
     if isinstance(sweep, LoaderSweep) and sweep.recommendation is not None:
         return by_measurement(plan, sweep)
+    verdict = by_rule(cpu, plan, fitting)
+    if isinstance(sweep, LoaderSweep):
+        verdict = Verdict(verdict.seen, [*verdict.findings, conclusion(sweep)])
+    return verdict
+
+
+def by_rule(cpu: CpuBudget, plan: LoaderPlan, fitting: FittingLoader | Unavailable) -> Verdict:
+    """Where no measurement decides."""
     allowed = f"a rank may use {count(cpu.cpus, 'CPU')} ({cpu.tightest.source})"
     if not cpu.quota_known:
         allowed = f"a rank may use at most {count(cpu.cpus, 'CPU')}, and a quota may be out of sight"
@@ -62,8 +70,7 @@ def by_measurement(plan: LoaderPlan, sweep: LoaderSweep) -> Verdict:
     credit = [Finding(level="note", subject="num_workers", summary=sweep.caveat)] if sweep.caveat else []
     now = rates.get(-1 if plan.num_workers is None else plan.num_workers)
     if not now or plan.num_workers == best or best not in rates:
-        note = Finding(level="note", subject="num_workers", summary=f"{sweep.why[0].upper()}{sweep.why[1:]}")
-        return Verdict(seen, [note, *credit])
+        return Verdict(seen, [conclusion(sweep), *credit])
     gained = rates[best] / now
     finding = Finding(
         level="warn" if gained >= WORTH_IT else "note",
@@ -76,6 +83,10 @@ def by_measurement(plan: LoaderPlan, sweep: LoaderSweep) -> Verdict:
         fixes=(Fix("Use that many", (sweep.line,)),),
     )
     return Verdict(seen, [finding, *credit])
+
+
+def conclusion(sweep: LoaderSweep) -> Finding:
+    return Finding(level="note", subject="num_workers", summary=f"{sweep.why[:1].upper()}{sweep.why[1:]}")
 
 
 def suggested(cpu: CpuBudget) -> int:

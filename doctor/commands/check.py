@@ -7,7 +7,7 @@ import click
 from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
-from dl_doctor.commands.configuration import config_options, expected_and_accepted, warn_of_unknown_ids
+from dl_doctor.commands.configuration import config_options, expected_and_accepted, settle, warn_of_unknown_ids
 from dl_doctor.commands.options import (
     Seconds,
     Size,
@@ -30,6 +30,9 @@ from dl_doctor.system import System
 
 COUNT = click.IntRange(min=0)
 POSITIVE = click.IntRange(min=1)
+
+EXAMINED = ("dataset", "loader", "example")
+"""Options that name what is examined; each excludes the others."""
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DL_DOCTOR"})
@@ -66,7 +69,7 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--exit-codes", type=click.Choice(["gate", "prolog", "nagios"]),
               help="For whom: a job script, a Slurm prolog, a monitoring system.  [default: gate]")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
-              help="Total budget; what does not fit is not judged.  [default: 60, 5 for each GPU, 60 for a dataset]")  # fmt: skip
+              help="What does not fit is not judged.  [default: 60, 5 for each GPU, 60 for a dataset, 55 if deep]")  # fmt: skip
 @click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
 @click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
@@ -94,10 +97,13 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
         format_: what it will be rendered in; it is made ready meanwhile.
         also: facts that are wanted whatever is checked.
     """
+    settle(context, given, "facts", *EXAMINED)
+    if given["profile"] == "quick":
+        settle(context, given, "profile", *EXAMINED)
     facts, root, no_plugins = taken(given, "facts", "root", "no_plugins").values()
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
-    if sum(bool(given[name]) for name in ("dataset", "loader", "example")) > 1:
+    if sum(bool(given[name]) for name in EXAMINED) > 1:
         raise click.UsageError("--dataset, --loader and --example exclude each other; give one of them.")
     refuse_what_is_not_examined(given, facts)
     with output.reserved_for_the_report():
@@ -114,7 +120,7 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
 
 def refuse_what_is_not_examined(given: dict[str, Any], facts: str | None) -> None:
     """A usage error where a dataset is named that this run would not look at."""
-    named = next((name for name in ("dataset", "loader", "example") if given[name]), None)
+    named = next((name for name in EXAMINED if given[name]), None)
     if named and facts:
         raise click.UsageError(f"--{named} and --facts exclude each other: a saved report's dataset is not here.")
     if named and given["profile"] == "quick":

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.collecting import Collection
+from dl_doctor.commands.options import Numbers
 from dl_doctor.facts import Runtime
 from dl_doctor.model import Report
 from dl_doctor.settings import Settings
@@ -25,6 +27,9 @@ OF_ONE_CALL = ("config", "no-config", "help", "facts", "root")
 """Options that cannot stand in a file."""
 
 PREFIX = "DL_DOCTOR_"
+
+NEAREST_FIRST = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)
+"""Who may have said what an option is; the last one is a file."""
 
 GIVEN, FILES = "dl_doctor.config_options", "dl_doctor.settings_files"
 """Where click's context keeps the two options, and what was read."""
@@ -51,24 +56,48 @@ def taken(context: click.Context, option: click.Parameter, value: object) -> Non
 
 
 def read(context: click.Context, config: str | None, *, no_config: bool) -> None:
-    """Make what the files say of options their default; the rest waits for `expected_and_accepted`."""
-    warn_of_variables(options_of(context.command), os.environ)
+    """Make what the files say of options their default; the rest waits for `expected_and_accepted`.
+
+    One file is for all commands that read it: what only another one has is understood, and does nothing here.
+    """
+    own, of_all = options_of(context.command), options_of_all(context)
+    warn_of_variables(of_all, os.environ)
     if no_config:
         if config:
             raise click.UsageError("--config and --no-config exclude each other; give one of them.")
         return
-    known = {name: option for name, option in options_of(context.command).items() if name not in OF_ONE_CALL}
+    known = {name: option for name, option in of_all.items() if name not in OF_ONE_CALL}
     try:
         files = list(read_files(config, in_a_container, output.warn))
         defaults = {
-            known_option(name, known, file).name: value_for(known_option(name, known, file), value, context, file)
+            (name, known[name].name): value_for(known_option(name, known, file), value, context, file)
             for file in files
             for name, value in file.options.items()
+            if known_option(name, known, file)
         }
     except BadSettings as error:
         raise click.UsageError(str(error)) from None
-    context.default_map = defaults
+    context.default_map = {called: value for (name, called), value in defaults.items() if name in own}
     context.meta[FILES] = files
+
+
+def settle(context: click.Context, given: dict[str, Any], *names: str) -> None:
+    """Of options that exclude each other take away what was said less near: a file's loader stands in no typed one's way.
+
+    Args:
+        context: of the command.
+        given: its options, which are changed.
+        names: of those that exclude each other.
+    """
+    said = {name: NEAREST_FIRST.index(source) for name in names if given[name] and (source := source_of(context, name))}
+    for name, place in said.items():
+        if place > min(said.values()):
+            given[name] = None
+
+
+def source_of(context: click.Context, name: str) -> ParameterSource | None:
+    source = context.get_parameter_source(name)
+    return source if source in NEAREST_FIRST else None
 
 
 def expected_and_accepted(context: click.Context, saved: Report | None) -> dict[str, Any]:
@@ -92,6 +121,13 @@ def options_of(command: click.Command) -> dict[str, click.Option]:
     return {parameter.opts[-1].lstrip("-"): parameter for parameter in command.params if isinstance(parameter, click.Option)}
 
 
+def options_of_all(context: click.Context) -> dict[str, click.Option]:
+    """Of all commands that read settings; of those that several have, this command's."""
+    commands = getattr(context.find_root().command, "commands", {}).values()
+    readers = [options for options in map(options_of, commands) if "config" in options]
+    return {name: option for options in (*readers, options_of(context.command)) for name, option in options.items()}
+
+
 def known_option(name: str, known: Mapping[str, click.Option], file: SettingsFile) -> click.Option:
     if name not in known:
         raise BadSettings(f"{file.path}: {unknown(name, [*known, *OF_A_SITE])}")
@@ -101,6 +137,8 @@ def known_option(name: str, known: Mapping[str, click.Option], file: SettingsFil
 def value_for(option: click.Option, value: Any, context: click.Context, file: SettingsFile) -> Any:
     """A value of the file as click's default for an option; BadSettings where the option would not take it."""
     name = option.opts[-1].lstrip("-")
+    if isinstance(option.type, Numbers) and isinstance(value, list):
+        value = ",".join(map(str, value))
     values = value if isinstance(value, list) and option.multiple else [value]
     if not all(isinstance(one, str | int | float) and isinstance(one, bool) == option.is_flag for one in values):
         wanted = "true or false" if option.is_flag else "a list" if option.multiple else "one value"

@@ -7,16 +7,17 @@ import click
 from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.commands import progress
-from dl_doctor.commands.check import POSITIVE
+from dl_doctor.commands.check import EXAMINED, POSITIVE
+from dl_doctor.commands.configuration import config_options, expected_and_accepted, settle
 from dl_doctor.commands.options import Duration, Numbers, Seconds, Spec, look_of, look_options, taken
 from dl_doctor.commands.sharing import give
 from dl_doctor.engine import examine
 from dl_doctor.reports import renderer
-from dl_doctor.settings import MOST_WORKERS, Settings, SweepOptions
+from dl_doctor.settings import MOST_WORKERS, RUNTIMES, Settings, SweepOptions
 from dl_doctor.system import System
 
-CHECKS = ("dataset-loads", "dataset-sample", "worker-count")
-"""Judged along with it: the first two say why there is nothing to measure, the last needs the measurement."""
+CHECKS = ("dataset-loads", "dataset-sample", "disk-rate", "worker-count")
+"""Judged along with it: the first two say why there is nothing to measure, the others need the measurement."""
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DL_DOCTOR"})
@@ -36,10 +37,13 @@ CHECKS = ("dataset-loads", "dataset-sample", "worker-count")
 @click.option("--prefetch-factor", type=POSITIVE, help="Batches that a worker loads ahead.")
 @click.option("--start-method", type=click.Choice(["fork", "spawn", "forkserver"]), help="How workers are started.")
 @click.option("--pin-memory/--no-pin-memory", default=None, help="Whether the DataLoader pins its batches.")
+@click.option("--data", multiple=True, metavar="PATH", help="Where the training data lies.  [default: not known]")
+@click.option("--runtime", type=click.Choice(RUNTIMES), help="What fixes are worded for, instead of what is detected.")
 @click.option("--python", metavar="PATH", help="The interpreter whose environment is used.")
 @click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
               help="Total, with making the dataset.  [default: 150 more than the budget]")  # fmt: skip
 @look_options
+@config_options
 @click.pass_context
 def sweep(context: click.Context, /, **given: Any) -> None:
     """Measure a loader at several numbers of workers; say what is in its way, and what to set.
@@ -48,9 +52,11 @@ def sweep(context: click.Context, /, **given: Any) -> None:
 
     Exits 0 with a recommendation, 1 where the loader broke, 3 where it was too noisy to tell or nothing could be measured.
     """
+    settle(context, given, "spec", *EXAMINED)
+    settle(context, given, "step", "step_time_s")
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
     format_, outputs, redacted, spec = taken(given, "format_", "outputs", "redacted", "spec").values()
-    named = [name for name in ("dataset", "loader", "example") if given[name]] + (["SPEC"] if spec else [])
+    named = [name for name in EXAMINED if given[name]] + (["SPEC"] if spec else [])
     if len(named) != 1:
         said = f"{' and '.join(named)} exclude each other" if named else "name the loader to measure"
         raise click.UsageError(f"{said}: give SPEC, --loader, --dataset or --example.")
@@ -59,7 +65,8 @@ def sweep(context: click.Context, /, **given: Any) -> None:
     if given["dataset"] and given["batch_size"] is None:
         raise click.UsageError("--dataset needs --batch-size: a dataset alone does not say what a batch is.")
     options = SweepOptions(**taken(given, "budget_s", "step_time_s", "step", "ranks", "workers"))
-    settings = Settings(**{**given, "loader": spec or given["loader"]}, profile="deep", select=CHECKS, sweep=options)
+    known = {**given, "loader": spec or given["loader"], "data": given["data"] or None, **expected_and_accepted(context, None)}
+    settings = Settings(**known, profile="deep", select=CHECKS, sweep=options)
     with output.reserved_for_the_report():
         catalogue = load(plugins=False)
     waiting = progress.shown(lambda: renderer(format_), options.budget_s)

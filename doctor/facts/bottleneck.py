@@ -141,6 +141,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     waits_for_disk: float | None = None
     """Part of the looks at the workers that found them in state D."""
 
+    gpu_busy: float | None = None
+    """Part of the time in which something ran on the GPU."""
+
     throttled: float | None = None
     """Part of the time in which the CPU quota was used up."""
 

@@ -1,7 +1,7 @@
 """The loader at several numbers of workers: how fast it is, what is in the way, and what to set."""
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -28,6 +28,7 @@ from dl_doctor.facts.sweep_advice import (
     points_of,
     recommendation_of,
     stages_of,
+    still_gains,
 )
 from dl_doctor.facts.sweep_arms import Trial
 from dl_doctor.facts.sweep_course import STARTING_S, TURNS, Course
@@ -220,7 +221,7 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
     return LoaderSweep(
         caveat=caveat,
         conclusion=conclusion,
-        why=why_of(course, choice, recommendation),
+        why=why_of(course, choice, recommendation) + (unfinished(points, complete=course.complete) if recommendation else ""),
         points=points,
         recommendation=recommendation,
         bottleneck=bottleneck,
@@ -282,6 +283,15 @@ def settings_beside(told: Recommendation) -> list[str]:
     named = ("prefetch_factor", "in_order", "worker_method", "persistent_workers")
     advised: list[tuple[str, Advised]] = [(name, getattr(told, name)) for name in named]
     return [f"{name}={one.value!r}" for name, one in advised if one.basis != "kept"]
+
+
+def unfinished(points: Sequence[Point], *, complete: bool) -> str:
+    """Behind a conclusion that was reached before the end; empty where the last rung brought nothing any more."""
+    if complete or not still_gains(points):
+        return ""
+    return (
+        "; it still got faster with more workers when the time was over: `dl-doctor sweep` with a larger --budget may find more"
+    )
 
 
 RUNGS = 10

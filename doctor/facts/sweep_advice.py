@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from dl_doctor.facts.bottleneck import Bottleneck, Known, bottleneck_of
+from dl_doctor.facts.bottleneck import STORED_BYTES, Bottleneck, Known, bottleneck_of
 from dl_doctor.facts.loader_plan import LoaderPlan
 from dl_doctor.facts.recommending import REPEATS, Choice, verified
 from dl_doctor.facts.sweep_arms import Trial
@@ -42,6 +42,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     """Part of what the step takes; None where that is not known."""
 
     gpu_utilization: float | None = None
+    """Part of the time in which something ran on the step's GPU, by NVML; None without --step, or where it is not told."""
+
     epoch_s: float | None
     """With start-up, unless workers stay; None where the length of an epoch is not known. Where both were measured, of an epoch
     that reads what the first one has left in memory."""
@@ -132,6 +134,7 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
         samples_per_s_low=min(lows) if lows else None,
         samples_per_s_high=max(highs) if highs else None,
         gpu_fed=min(1.0, rate / known.demand_per_s) if known.demand_per_s else None,
+        gpu_utilization=seen.gpu_busy,
         epoch_s=None if loading_s is None else loading_s + (0.0 if known.persistent else startup_s),
         first_epoch_s=None if first_s is None or not all(one.warm for one in counted) else first_s + startup_s,
         startup_s=startup_s,
@@ -161,8 +164,8 @@ def narrowest_of(points: Sequence[Point], workers: int, limited_by: str | None) 
 
 def still_gains(points: Sequence[Point]) -> bool:
     """Whether the last rung was faster than all before."""
-    *before, last = points
-    return bool(before) and last.samples_per_s >= STILL_GAINS * max(point.samples_per_s for point in before)
+    rates = [point.samples_per_s for point in points]
+    return len(rates) > 1 and rates[-1] >= STILL_GAINS * max(rates[:-1])
 
 
 def recommendation_of(
@@ -306,8 +309,8 @@ def stages_of(
     """What each stage would sustain at this setting; none is slower than what came through all of them."""
     rate = next(point.samples_per_s for point in points if point.num_workers == workers)
     found: dict[StageName, float] = {}
-    if narrowest == "disk":
-        found["disk"] = rate
+    if (from_disk := stored_rate(known)) is not None:
+        found["disk"] = from_disk
     if (alone := capacity(workers, known, cpus)) is not None:
         found["workers"] = alone
     if workers in known.cached and workers:
@@ -324,6 +327,14 @@ def stages_of(
         for name in order
         if name in found
     )
+
+
+def stored_rate(known: Known) -> float | None:
+    """Samples per second of a disk that one process reads from: by how much longer reading for the first time takes."""
+    costs = known.costs
+    if costs is None or costs.again_s is None or (costs.stored_bytes or 0) < STORED_BYTES or costs.read_s <= costs.again_s:
+        return None
+    return 1 / (costs.read_s - costs.again_s)
 
 
 def capacity(workers: int, known: Known, cpus: float) -> float | None:

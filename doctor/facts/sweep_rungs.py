@@ -52,6 +52,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: bool
     seen: Seen | None
     waits_for_disk: float | None
+    gpu_busy: float | None = None
+    """Part of the time in which something ran on the step's GPU; None where no step began CUDA, or it is not told."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +157,7 @@ def evidence_of(deliveries: Sequence[Delivery], workers: int, rate: float) -> Ev
         waits_for_batches=mean([seen.waited_s / seen.seconds for seen in books]),
         main_wants=mean([(seen.main_s + seen.main_queued_s) / seen.seconds for seen in books]),
         waits_for_disk=mean([delivery.waits_for_disk for delivery in deliveries]) if workers else None,
+        gpu_busy=mean([delivery.gpu_busy for delivery in deliveries]),
         stored_bytes=mean([None if s.stored_bytes is None else s.stored_bytes / s.seconds / rate for s in books]),
         received_bytes=mean(
             [None if s.received_bytes is None else s.received_bytes / s.seconds / rate / len(books) for s in books]

@@ -5,6 +5,7 @@ import time
 import typing  # noqa: F401 (for comments)
 
 from .accounts import Looks, account, between, queued_s
+from .gpu_busy import GpuBusy
 from .step_function import step_function
 from .stream import Stream, stream_of
 
@@ -47,7 +48,7 @@ def probe(arguments, step, loaded):
     loader, sizes = prepared(loaded, arguments, changes)
     consume = consumer(arguments, step)
     step("start %d workers by %s" % (workers, arguments["method"]) if workers else "load in the main process")
-    run = Run(loader, sizes, arguments, consume, look, loaded.clock_s)
+    run = Run(loader, sizes, arguments, consume, look, loaded)
     try:
         run.go(step)
     except MemoryError:
@@ -110,8 +111,9 @@ def consumer(arguments, step):
 
 
 class Run:
-    def __init__(self, loader, sizes, arguments, consume, look, clock_s):
-        self.loader, self.sizes, self.consume, self.look, self.clock_s = loader, sizes, consume, look, clock_s
+    def __init__(self, loader, sizes, arguments, consume, look, loaded):
+        self.loader, self.sizes, self.consume, self.look = loader, sizes, consume, look
+        self.torch, self.clock_s = loaded.torch, loaded.clock_s
         self.workers = max(1, arguments["workers"])
         self.window_s, self.most_s = arguments["window_s"], arguments["most_s"]
         self.each = 1 if arguments["batch_size"] is None else arguments["batch_size"]
@@ -119,7 +121,7 @@ class Run:
             self.each = loader.batch_size or 1
         self.iterator = None  # type: typing.Any
         self.told = {"marks": [], "raised": None, "pressed": False}  # type: dict[str, typing.Any]
-        self.told.update(startup_s=None, batches=0, exhausted=False, seen=None, waits_for_disk=None)
+        self.told.update(startup_s=None, batches=0, exhausted=False, seen=None, waits_for_disk=None, gpu_busy=None)
         self.taking = {"waited_s": 0.0, "main_s": 0.0, "main_queued_s": 0.0}
         """What the main process spent on getting batches: seconds, those on a CPU, and those in the queue for one."""
 
@@ -136,12 +138,12 @@ class Run:
         for _ in range(CYCLES_BEFORE * self.workers - 1):
             if not self.take(batches) or self.clock_s() > until_s:
                 return  # what has piled up meanwhile would be counted
-        looks, before = Looks(pids), self.books(pids)
+        looks, busy, before = Looks(pids), GpuBusy(self.torch), self.books(pids)
         taken_before = dict(self.taking)
         self.measure(batches, until_s)
         self.told["seen"] = between(before, self.books(pids))
         self.told["seen"].update(between(taken_before, self.taking))
-        self.told["waits_for_disk"] = looks.end()
+        self.told["waits_for_disk"], self.told["gpu_busy"] = looks.end(), busy.end()
 
     def books(self, pids):
         now = self.clock_s()

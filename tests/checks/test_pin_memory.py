@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.workers.pin_memory import CHECK
-from dl_doctor.model import Ended, Verdict
+from dl_doctor.model import Ended, Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
-from tests.facts import loader_plan, pinned_memory
+from tests.facts import loader_plan, loader_sweep, pinned_memory
 
 ERROR = "RuntimeError: CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"
 
 
-def judged(pins: bool | None, **fields: Any) -> Verdict:
-    plan = loader_plan(num_workers=8, batch_bytes=24 * MIB, pin_memory=pins)
-    return CHECK.judge(pinned_memory(**fields), plan)
+NOT_MEASURED = Unavailable.not_asked("needs --profile deep")
+
+
+def judged(pins: bool | None, sweep: Any = NOT_MEASURED, batch_size: int | None = 32, **fields: Any) -> Verdict:
+    plan = loader_plan(num_workers=8, batch_bytes=24 * MIB, batch_size=batch_size, pin_memory=pins)
+    return CHECK.judge(pinned_memory(**fields), plan, sweep)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,23 @@ def test_not_all_are_tried_where_they_are_large() -> None:
 
 def test_the_copies_are_told() -> None:
     assert "one is copied in 1 ms, and in 4 ms if not pinned" in judged(True).seen
+
+
+@pytest.mark.parametrize(
+    ("sweep", "fields", "told"),
+    [
+        # 32 samples at the 380 a second of the recommended setting: a batch every 84 ms, of which pinning saves 3
+        (loader_sweep("change"), {}, "That saves 3.56 % of the time between two batches"),
+        (loader_sweep("change"), {"pageable_s": 0.003}, None),  # 2 ms: it is there, and not worth a word
+        (loader_sweep("change", demand_samples_per_s=100.0), {}, None),  # the step takes no more: a batch every 320 ms
+        (loader_sweep("change", demand_samples_per_s=9000.0), {}, "That saves 3.56 %"),  # it cannot have them faster
+        (loader_sweep("too_noisy"), {}, "non_blocking=True."),  # as if nothing had been measured
+        (loader_sweep("change"), {"batch_size": None}, "non_blocking=True."),
+    ],
+)
+def test_what_it_saves_is_held_against_the_time_between_two_batches(sweep: Any, fields: Any, told: str | None) -> None:
+    verdict = judged(False, sweep, **fields)
+
+    assert verdict.status == "pass"
+    assert [told in finding.why for finding in verdict.findings] == ([True] if told else [])
+    assert ("; a batch comes every" in verdict.seen) == (told != "non_blocking=True.")

@@ -17,6 +17,7 @@ from dl_doctor.model import Finding, Report
 from dl_doctor.reports import diff, renderer
 from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
+from tests.facts import loader_sweep
 from tests.html import without_style
 from tests.recorded import NAMES, examine_recorded, read
 
@@ -104,6 +105,35 @@ def test_worse_comes_first_with_the_facts_behind_it(recorded: Any) -> None:
     assert ("num_workers", 2, 8) in [(change.path, change.before, change.after) for change in found.settings]
     told = [change.path for change in found.facts]
     assert not {change.path for result in found.results for change in result.facts} & set(told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, []),
+        ({"points": (), "took_s": 3.0, "evidence": "waits 71 % of the time", "why": "x"}, []),  # others each time
+        ({"bottleneck": "ipc"}, [("loader_sweep.bottleneck", "cpu", "ipc")]),
+        ({"recommendation": None}, []),
+        ({"conclusion": "keep"}, [("loader_sweep.conclusion", "change", "keep")]),
+    ],
+)
+def test_of_two_sweeps_their_conclusions_are_compared(recorded: Any, fields: dict[str, Any], told: list[Any]) -> None:
+    plain = recorded("docker-v2")
+    a, b = (
+        msgspec.structs.replace(plain, facts={"loader_sweep": msgspec.to_builtins(sweep)}, unavailable={})
+        for sweep in (loader_sweep(), msgspec.structs.replace(loader_sweep(), **fields))
+    )
+    found = [(change.path, change.before, change.after) for change in compared(a, b).facts]
+
+    assert [one for one in found if "recommendation." not in one[0]] == told
+    assert any("recommendation.num_workers" in path for path, *_ in found) == ("recommendation" in fields)
+
+
+@pytest.mark.parametrize("odd", [7, None, [], {"recommendation": 3}, {"points": "x", "recommendation": {"num_workers": 3}}])
+def test_a_strangers_sweep_is_compared_too(recorded: Any, odd: Any) -> None:
+    plain = recorded("docker-v2")
+
+    assert compared(*(msgspec.structs.replace(plain, facts={"loader_sweep": odd}, unavailable={}) for _ in "ab")).same
 
 
 def test_another_finding_of_the_same_status_is_a_difference(recorded: Any) -> None:

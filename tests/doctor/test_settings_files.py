@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor import cli, settings_files
+from dl_doctor.settings import Settings
 from dl_doctor.settings_files import ExpectOn
 
 QUICK = ("check", "--profile", "quick", "--no-plugins", "-f", "json")
@@ -284,3 +286,107 @@ def test_a_project_that_cannot_be_read_stops_nothing(doctor: Any) -> None:
     assert code == 0
     assert "num_workers" not in report["run"]["settings"]
     assert "is larger than 1 MiB" in err
+
+
+@pytest.fixture
+def swept(doctor: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Run `dl-doctor sweep` up to where it would measure; gives exit code, the settings or None, and standard error."""
+
+    def run(files: dict[str, str], *arguments: str, **variables: str) -> tuple[int, Any, str]:
+        found = []
+
+        def examine(_catalogue: Any, settings: Settings, *_: Any, **__: Any) -> Any:
+            found.append(settings)
+            raise SystemExit(0)
+
+        monkeypatch.setattr("dl_doctor.commands.sweep.examine", examine)
+        for name, text in files.items():
+            Path(name).write_text(text)
+            Path(name).chmod(0o644)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        code = cli.run(["sweep", *arguments])
+        return code, json.loads(msgspec.json.encode(found[0])) if found else None, capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "variables", "found"),
+    [
+        ('loader = "a.py:x"', (), {}, {"loader": "a.py:x"}),
+        ('loader = "a.py:x"', ("b.py:x",), {}, {"loader": "b.py:x"}),
+        ('loader = "a.py:x"', ("--dataset", "b.py:x", "--batch-size", "8"), {}, {"dataset": "b.py:x", "batch_size": 8}),
+        ('dataset = "a.py:x"\nbatch-size = 8', (), {}, {"dataset": "a.py:x", "batch_size": 8}),
+        ('loader = "a.py:x"', (), {"DL_DOCTOR_LOADER": "b.py:x"}, {"loader": "b.py:x"}),
+        ("example = true", ("a.py:x",), {}, {"loader": "a.py:x"}),
+        ('loader = "a.py:x"\npython = "/py"\nruntime = "docker"\ndata = "/d"', (), {},
+         {"loader": "a.py:x", "python": "/py", "runtime": "docker", "data": ["/d"]}),
+        ('loader = "a.py:x"\n[[accept]]\nid = "disk-rate"\nreason = "known"', (), {},
+         {"loader": "a.py:x", "accept": [{"id": "disk-rate", "reason": "known"}]}),
+        ('loader = "a.py:x"\nselect = ["cpu"]\nprofile = "quick"', (), {}, {"loader": "a.py:x"}),  # of check alone
+    ],
+)  # fmt: skip
+def test_a_sweep_reads_the_same_file(
+    swept: Any, text: str, arguments: tuple[str, ...], variables: dict[str, str], found: dict[str, Any]
+) -> None:
+    code, settings, err = swept({OWN: text}, *arguments, **variables)
+
+    assert (code, err) == (0, "")
+    for one in ("profile", "select", "sweep"):
+        settings.pop(one)
+    assert settings == found
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "options"),
+    [
+        ('budget = 90\nranks = 2\nstep-time = "35ms"', (), {"budget_s": 90.0, "ranks": 2, "step_time_s": 0.035}),
+        ('workers = [0, 2, 8]\nbudget = "90"', (), {"workers": [0, 2, 8], "budget_s": 90.0}),
+        ('workers = "0,2,8"', ("--workers", "4", "--budget", "9"), {"workers": [4], "budget_s": 9.0}),
+        ('step-time = "35ms"', ("--step", "a.py:f"), {"budget_s": 60.0, "step": "a.py:f"}),
+    ],
+)
+def test_how_long_and_what_is_measured_can_stand_there(
+    swept: Any, text: str, arguments: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    _, settings, err = swept({OWN: text}, "a.py:x", *arguments)
+
+    assert err == ""
+    assert settings["sweep"] == {"budget_s": 60.0, **options}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        ("", (), "name the loader to measure"),
+        ('loader = "a.py:x"\ndataset = "a.py:y"', (), "dataset and loader exclude each other"),  # neither is nearer
+        ('step-time = "soon"', ("a.py:x",), "step-time: "),
+        ("workers = [0, -1]", ("a.py:x",), "workers: '0,-1' is no list of numbers"),
+        ("bugdet = 5", ("a.py:x",), "there is no 'bugdet'. Did you mean 'budget'?"),
+        ("budget = 0", ("a.py:x",), "budget: "),
+    ],
+)
+def test_what_a_sweep_refuses(swept: Any, text: str, arguments: tuple[str, ...], says: str) -> None:
+    code, settings, err = swept({OWN: text}, *arguments)
+
+    assert (code, settings) == (2, None)
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "variables"),
+    [
+        ('loader = "a.py:x"', ("--profile", "quick"), {}),  # which runs nothing of the job's
+        ("", ("--profile", "quick"), {"DL_DOCTOR_LOADER": "a.py:x"}),
+        ('budget = 5\nstep-time = "35ms"\nworkers = [0, 2]', (), {}),  # of a sweep alone
+        ("", (), {"DL_DOCTOR_STEP_TIME": "35ms"}),
+    ],
+)
+def test_what_a_check_does_not_look_at_is_not_in_its_way(
+    doctor: Any, text: str, arguments: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    code, report, err = doctor({OWN: text}, "-s", "cpu", *arguments, **variables)
+
+    assert (code, err) == (0, "")
+    assert report["run"]["settings"] == {"profile": "quick", "select": ["cpu"]}

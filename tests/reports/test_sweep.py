@@ -1,11 +1,15 @@
 """A sweep in the terminal: the table, the way of a sample with its rates, what to set; and nothing where nothing was measured."""
 
+import math
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from dl_doctor.model import Outcome, Report
+from dl_doctor.redact import redact
+from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.html import render as render_html
 from dl_doctor.reports.look import Look
 from dl_doctor.reports.text import render
@@ -108,3 +112,64 @@ def test_names_do_no_harm(plain: Report, name: str) -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "\r" not in text
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_the_table_and_what_to_set_are_in_every_page(plain: Report, format_: str) -> None:
+    text = renderer(format_)(of_a_sweep(plain), Look())
+
+    for words in ("1,040", "20.5 min", "main process", "16 workers bring 2", "DataLoader(..., num_workers=12)"):
+        assert words in text, words
+
+
+def test_a_ticket_holds_what_the_terminal_shows(plain: Report) -> None:
+    text = renderer("markdown")(of_a_sweep(plain), Look())
+
+    assert text.startswith("**✓ dl-doctor")
+    assert "| → | 12 | 1,020 | 940 – 1,090 | 53.7 % |  | 20.9 min | 2.1 s | ipc |" in text
+    assert "| now | 4 |" in text
+    assert "- In the way: ipc: the main process is busy." in text
+    assert "→ main process 2,650 →" in text
+    assert "```\nDataLoader(..., num_workers=12)\n```" in text
+
+
+@pytest.mark.parametrize("format_", ["github", "text"])
+def test_the_last_line_is_the_conclusion(plain: Report, format_: str) -> None:
+    assert "set num_workers=12 (exit 0)" in renderer(format_)(of_a_sweep(plain), Look()).splitlines()[-1]
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "words": dict.fromkeys(TOLD, "x"),
+    "lists": {name: [[[]]] for name in TOLD},
+    "not finite": {**dict.fromkeys(TOLD, math.nan), "points": [{"num_workers": math.inf, "samples_per_s": math.nan}]},
+    "too large": {
+        **dict.fromkeys(TOLD, 1e308),
+        "points": [{"num_workers": 1, "samples_per_s": 1e308}, {"num_workers": 10**400, "samples_per_s": 1}],
+        "recommendation": {"num_workers": 1e308, "memory_bytes": 10**400, "line": 1e308},
+    },
+    "negative": {**TOLD, "points": [{"num_workers": -1, "samples_per_s": -5}, {"num_workers": 2, "samples_per_s": 0}]},
+    "many": {**TOLD, "points": [{"num_workers": n, "samples_per_s": n, "bottleneck": "x" * 1000} for n in range(100_000)]},
+    "nested": {**TOLD, "recommendation": {name: {"value": {"value": []}, "basis": {}} for name in TOLD["recommendation"]}},
+}
+"""What a stranger's report may hold for a sweep."""
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("odd", ODD)
+def test_a_strangers_sweep_does_no_harm(plain: Report, format_: str, odd: str) -> None:
+    if format_ == "json":
+        return
+    text = renderer(format_)(of_a_sweep(plain, ODD[odd]), Look())
+
+    assert not re.search(r"\bnan\b|\binf\b|e\+308", text)
+    assert len(text) < 300_000
+
+
+def test_no_name_gets_out_with_it(plain: Report) -> None:
+    """What the loader raised, or a step is called, may hold a home."""
+    named = msgspec.structs.replace(plain, identity=msgspec.structs.replace(plain.identity, users=("gertrude",)))
+    fact = {**TOLD, "evidence": "it reads /home/gertrude/data", "why": "the loader broke: /home/gertrude/x"}
+    text = renderer("markdown")(redact(of_a_sweep(named, fact)), Look())
+
+    assert "it reads /home/user-1/data" in text
+    assert "gertrude" not in text

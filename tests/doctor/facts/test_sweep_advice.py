@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.facts.bottleneck import Bottleneck, Costs, Evidence, Known
+from dl_doctor.facts.loader_sweep import unfinished
 from dl_doctor.facts.recommending import Choice
 from dl_doctor.facts.sweep_advice import Advised, Point, gain_of, narrowest_of, points_of, recommendation_of, stages_of
 from dl_doctor.facts.sweep_arms import Arm, Trial
@@ -101,6 +103,22 @@ def test_what_paid_beside_the_number_of_workers_is_in_the_line_and_in_the_gain()
     assert "in_order=False is 1.5 times as fast; the order changes." in told.reason
 
 
+@pytest.mark.parametrize(
+    ("rates", "complete", "more"),
+    [
+        ((100, 200, 400), False, True),
+        ((100, 200, 400), True, False),  # the highest rung
+        ((100, 200, 205), False, False),
+        ((100,), False, False),
+        ((), False, False),
+    ],
+)
+def test_a_conclusion_on_the_way_up_says_so(rates: tuple[float, ...], complete: bool, more: bool) -> None:
+    points = [point(workers, rate) for workers, rate in enumerate(rates)]
+
+    assert ("still got faster" in unfinished(points, complete=complete)) == more
+
+
 def test_nothing_is_advised_where_nothing_was_chosen() -> None:
     choice = Choice(conclusion="too_noisy")
 
@@ -114,6 +132,29 @@ def test_stages_are_never_slower_than_what_came_through() -> None:
     stages = {stage.name: stage.samples_per_s for stage in stages_of([point(4, 230.0)], 4, "workers", known, 0.1, 2.0)}
 
     assert stages == {"workers": 230.0, "shared memory": 2000.0, "main process": pytest.approx(2300), "step": 900.0}
+
+
+@pytest.mark.parametrize(
+    ("stored", "again_s", "narrowest", "rate"),
+    [
+        (65_536, 0.008, "workers", 1000.0),  # 1 ms of 9 is the disk's
+        (65_536, 0.001, "workers", 230.0),  # one process reads 125 samples a second; several got more of them through
+        (65_536, 0.008, "disk", 230.0),  # what is in the way gives what came
+        (65_536, 0.010, "workers", None),  # as fast as memory, or faster: nothing of the disk was seen
+        (65_536, None, "workers", None),
+        (0, 0.008, "workers", None),  # it came from the page cache
+        (None, 0.008, "workers", None),
+    ],
+)
+def test_the_disks_rate_is_what_reading_for_the_first_time_takes_longer(
+    stored: float | None, again_s: float | None, narrowest: Any, rate: float | None
+) -> None:
+    costs = Costs(samples=64, read_s=0.009, read_cpu_s=0.001, collate_s=0.001, again_s=again_s, stored_bytes=stored)
+    stages = {
+        stage.name: stage.samples_per_s for stage in stages_of([point(4, 230.0)], 4, narrowest, Known(costs=costs), None, 2)
+    }
+
+    assert stages.get("disk") == (None if rate is None else pytest.approx(rate))
 
 
 def delivered(rate: float, begin: float = 0.0, **seen: Any) -> Any:
@@ -145,6 +186,14 @@ def test_evidence_is_made_of_the_kernels_books() -> None:
         waits_for_batches=0.9, waits_for_disk=0.0, stored_bytes=0.0, received_bytes=0.0, startup_s=0.5, loading_s=10.0,
         others_cpus=pytest.approx(1.05),
     )  # fmt: skip
+
+
+def test_how_busy_the_gpu_was_is_the_mean_of_the_ranks() -> None:
+    one, other = (msgspec.structs.replace(delivered(100.0), gpu_busy=busy) for busy in (0.5, 0.7))
+    found = [told(one, other), told(one, delivered(100.0))]  # the second rank's GPU is not told
+
+    assert None not in found
+    assert [points_of([each], Known(), None)[0].gpu_utilization for each in found if each] == [pytest.approx(0.6), None]
 
 
 def test_of_several_ranks_the_mean_counts_and_what_one_does_not_tell_is_not_known() -> None:
