@@ -1,5 +1,5 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import DataPaths, Disks, LoaderSweep
+from dl_doctor.facts import DataPaths, Disks, Loader, LoaderSweep
 from dl_doctor.facts.bottleneck import FED, SLOWER_COLD, STORED_BYTES, Costs
 from dl_doctor.facts.sweep_advice import STILL_GAINS
 from dl_doctor.fixes import copy_to_a_local_disk
@@ -10,7 +10,7 @@ ELSEWHERE = ("disk", "network")
 """Bottlenecks of what lies outside this machine's CPUs: a disk, or a server that has the files."""
 
 
-def disk_rate(sweep: LoaderSweep, data_paths: DataPaths | Unavailable, disks: Disks | Unavailable) -> Verdict:
+def disk_rate(loader: Loader, sweep: LoaderSweep, data_paths: DataPaths | Unavailable, disks: Disks | Unavailable) -> Verdict:
     """The storage delivers what the step needs
 
     ## What it checks
@@ -48,15 +48,15 @@ def disk_rate(sweep: LoaderSweep, data_paths: DataPaths | Unavailable, disks: Di
     if costs is None or not sweep.points:
         return Verdict.unknown(f"the loader was not measured: {sweep.why}")
     if short(sweep) and exhausted(sweep):
-        return Verdict(seen(costs), [too_slow(sweep, costs, advice(data_paths, disks))])
+        return Verdict(seen(loader, costs), [too_slow(sweep, costs, advice(data_paths, disks))])
     if costs.stored_bytes is None and sweep.bottleneck not in ELSEWHERE:
         return Verdict.skip("the kernel does not tell what comes from a disk: /proc/PID/io is not there")
     if (costs.stored_bytes or 0) < STORED_BYTES and sweep.bottleneck not in ELSEWHERE:
         return Verdict.skip("no sample came from a disk: memory had them, or they are made; how fast the disk is was not seen")
     if sweep.demand_samples_per_s is None or short(sweep):
-        return Verdict(seen(costs), [rates(sweep, costs)])
+        return Verdict(seen(loader, costs), [rates(sweep, costs)])
     needed = f"the step takes {plain(sweep.demand_samples_per_s)} samples/s"
-    return Verdict(f"{seen(costs)}; {needed}, and the storage does not keep the loader from that")
+    return Verdict(f"{seen(loader, costs)}; {needed}, and the storage does not keep the loader from that")
 
 
 def best(sweep: LoaderSweep) -> float:
@@ -76,11 +76,13 @@ def exhausted(sweep: LoaderSweep) -> bool:
     return len(by_workers) > 1 and by_workers[-1] < STILL_GAINS * max(by_workers[:-1])
 
 
-def seen(costs: Costs) -> str:
+def seen(loader: Loader, costs: Costs) -> str:
     """`in one process a sample is read in 4.1 ms, with 64 KiB from a disk, and in 0.6 ms when it is read again`."""
     stored = f", with {binary_size(round(costs.stored_bytes))} from a disk" if costs.stored_bytes else ""
     first = f"in one process a sample is read in {plain(1000 * costs.read_s)} ms{stored}"
-    return f"{first}, and in {plain(1000 * costs.again_s)} ms when it is read again" if costs.again_s else first
+    if costs.again_s:
+        return f"{first}, and in {plain(1000 * costs.again_s)} ms when it is read again"
+    return f"{first}; an iterable dataset is not read again" if loader.kind == "iterable" else first
 
 
 def rates(sweep: LoaderSweep, costs: Costs) -> Finding:

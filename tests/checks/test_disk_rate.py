@@ -10,7 +10,7 @@ from dl_doctor.facts import Disks
 from dl_doctor.facts.bottleneck import Costs
 from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import KIB
-from tests.facts import data_path, data_paths, loader_sweep, place
+from tests.facts import data_path, data_paths, loader, loader_sweep, place
 
 NOT_KNOWN = Unavailable.not_asked("a test")
 
@@ -22,13 +22,13 @@ def costs(**fields: Any) -> Costs:
 
 
 def judged(bottleneck: Any = "disk", demand: float | None = None, *, data: Any = NOT_KNOWN, disks: Any = NOT_KNOWN,
-           conclusion: Any = "change", points: Any = None, **fields: Any) -> Verdict:  # fmt: skip
+           conclusion: Any = "change", points: Any = None, kind: Any = "map", **fields: Any) -> Verdict:  # fmt: skip
     """Of a sweep whose best setting delivers 380 samples/s."""
     measured = {} if points is None else {"points": points}
     sweep = loader_sweep(
         conclusion, bottleneck=bottleneck, demand_samples_per_s=demand, evidence="waits", costs=costs(**fields), **measured
     )
-    return CHECK.judge(sweep, data, disks)
+    return CHECK.judge(loader(kind=kind), sweep, data, disks)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_workers_that_wait_each_for_itself_are_not_at_its_limit(rates: tuple[flo
     ],
 )
 def test_without_a_measurement_nobody_knows(fields: dict[str, Any], says: str) -> None:
-    verdict = CHECK.judge(loader_sweep("change", why="change", **fields), NOT_KNOWN, NOT_KNOWN)
+    verdict = CHECK.judge(loader(), loader_sweep("change", why="change", **fields), NOT_KNOWN, NOT_KNOWN)
 
     assert verdict.status == "error"
     assert verdict.reason is not None
@@ -84,7 +84,7 @@ def test_without_a_measurement_nobody_knows(fields: dict[str, Any], says: str) -
 
 
 def test_a_loader_that_breaks_is_others_to_tell() -> None:
-    assert CHECK.judge(loader_sweep("broke"), NOT_KNOWN, NOT_KNOWN).status == "skip"
+    assert CHECK.judge(loader(), loader_sweep("broke"), NOT_KNOWN, NOT_KNOWN).status == "skip"
 
 
 def test_the_first_time_and_again_are_told() -> None:
@@ -95,6 +95,10 @@ def test_the_first_time_and_again_are_told() -> None:
     )
     assert note.summary == "One process reads 250 samples/s for the first time, and 5000 again"
     assert note.why == "It is in the way of more: waits. Whether that is enough, `dl-doctor sweep --step-time` tells."
+
+
+def test_why_it_was_not_read_again_is_told() -> None:
+    assert judged(kind="iterable", again_s=None).seen.endswith("64 KiB from a disk; an iterable dataset is not read again")
 
 
 @pytest.mark.parametrize(
