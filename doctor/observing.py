@@ -5,7 +5,6 @@ tell us of its loader, and stand still; the process is then forked, as forking.p
 """
 
 import os
-import secrets
 import select
 import shutil
 import signal
@@ -78,7 +77,7 @@ class Command:
         self.begin_s = time.monotonic()
         self._ending = False
         self._listener = listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        name = f"dl-doctor-{secrets.token_hex(16)}"
+        name = f"dl-doctor-{os.urandom(16).hex()}"
         listener.bind(f"\0{name}")
         listener.listen()
         path = os.environ.get("PYTHONPATH")

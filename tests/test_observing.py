@@ -67,12 +67,14 @@ def seen(report: dict[str, Any]) -> str:
 
 
 def test_a_script_that_a_shell_starts(torch_python: str, tmp_path: Path) -> None:
-    """What it sets is what its Python has, and the site's own sitecustomize, which ours hides, runs."""
+    """What it sets is what its Python has; the site's own sitecustomize, which ours hides, runs; what is typed comes first."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text("import os, sys\nif 'FOO' in os.environ: print('mine', sys.path[0])")
     (tmp_path / "train.sh").write_text(f"export FOO=1 OMP_NUM_THREADS=3\n{torch_python} train.py --epochs 3\n")
 
-    code, told, said = doctor(tmp_path, *LOADS, "--", "bash", "train.sh", PYTHONPATH=str(tmp_path / "site"))
+    code, told, said = doctor(
+        tmp_path, *LOADS, "--", "bash", "train.sh", PYTHONPATH=str(tmp_path / "site"), DL_DOCTOR_PYTHON="/none"
+    )
 
     report = json.loads(told)
     assert (code, said) == (0, f"mine {tmp_path}/site\nbegin  --epochs 3\n")

@@ -8,7 +8,7 @@ from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
 from dl_doctor.commands.configuration import config_options, expected_and_accepted, warn_of_unknown_ids
-from dl_doctor.commands.observed import TakesACommand, examined_in, refuse_beside_a_command, wait_option
+from dl_doctor.commands.observed import TakesACommand, examined_in, give_way_to_the_command, wait_option
 from dl_doctor.commands.options import (
     Seconds,
     Size,
@@ -102,7 +102,7 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
         also: facts that are wanted whatever is checked.
     """
     command, wait_s = given.pop("command", None), given.pop("wait_s")
-    refuse_beside_a_command(command, given, DECIDED_BY_A_COMMAND)
+    give_way_to_the_command(context, given, DECIDED_BY_A_COMMAND)
     if command and given["profile"] == "quick":
         raise click.UsageError("a command needs --profile default: the quick one runs nothing of the job's.")
     facts, root, no_plugins = taken(given, "facts", "root", "no_plugins").values()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from dl_doctor import observing
 from dl_doctor.commands.options import Seconds
@@ -48,12 +49,13 @@ def wait_option(function: Decorated) -> Decorated:
     )(function)  # fmt: skip
 
 
-def refuse_beside_a_command(command: Sequence[str] | None, given: dict[str, Any], options: Sequence[str]) -> None:
-    """A usage error for an option that says what the command decides."""
-    named = next((name for name in options if given.get(name)), None) if command else None
-    if named:
-        said = named if named.isupper() else f"--{named}"
-        raise click.UsageError(f"{said} and a command exclude each other: its loader, in its Python, is what is examined.")
+def give_way_to_the_command(context: click.Context, given: dict[str, Any], names: Sequence[str]) -> None:
+    """Options that say what a command decides: a usage error where one was typed; what files or variables say counts less."""
+    for name in names if context.params.get("command") else ():
+        if given.get(name) and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            said = name.upper() if name == "spec" else f"--{name}"
+            raise click.UsageError(f"{said} and a command exclude each other: its loader, in its Python, is what is examined.")
+        given[name] = None
 
 
 @contextmanager

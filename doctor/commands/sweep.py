@@ -8,7 +8,7 @@ from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.commands import progress
 from dl_doctor.commands.check import POSITIVE
-from dl_doctor.commands.observed import TakesACommand, examined_in, refuse_beside_a_command, wait_option
+from dl_doctor.commands.observed import TakesACommand, examined_in, give_way_to_the_command, wait_option
 from dl_doctor.commands.options import Duration, Numbers, Seconds, Spec, look_of, look_options, taken
 from dl_doctor.commands.sharing import give
 from dl_doctor.engine import examine
@@ -16,7 +16,7 @@ from dl_doctor.reports import renderer
 from dl_doctor.settings import MOST_WORKERS, Settings, SweepOptions
 from dl_doctor.system import System
 
-DECIDED_BY_A_COMMAND = ("SPEC", "dataset", "loader", "example", "python")
+DECIDED_BY_A_COMMAND = ("spec", "dataset", "loader", "example", "python")
 
 CHECKS = ("dataset-loads", "dataset-sample", "worker-count")
 """Judged along with it: the first two say why there is nothing to measure, the last needs the measurement."""
@@ -54,9 +54,9 @@ def sweep(context: click.Context, /, **given: Any) -> None:
     Exits 0 with a recommendation, 1 where the loader broke, 3 where it was too noisy to tell or nothing could be measured.
     """
     look = look_of(**taken(given, "quiet", "verbose", "color", "only_ascii"))
+    give_way_to_the_command(context, given, DECIDED_BY_A_COMMAND)
     format_, outputs, redacted, spec = taken(given, "format_", "outputs", "redacted", "spec").values()
     command, wait_s = taken(given, "command", "wait_s").values()
-    refuse_beside_a_command(command, {**given, "SPEC": spec}, DECIDED_BY_A_COMMAND)
     named = [name for name in ("dataset", "loader", "example") if given[name]] + (["SPEC"] if spec else [])
     if len(named) != 1 and not command:
         said = f"{' and '.join(named)} exclude each other" if named else "name the loader to measure"
