@@ -1,7 +1,7 @@
 """The keeper of probes: nothing that they start outlives it, and it does not outlive the doctor.
 
 It is run by path, with the standard library only, and by our own interpreter: the examined one may be broken, or lie on a disk
-that does not answer.
+that does not answer. In a fork of a user's process (probes/leaving.py) it is that one's, from Python 3.8 on.
 
     PYTHON -I -S guard.py CONTROL REQUESTS ANSWERS OUTPUT COMMAND...
 
@@ -13,6 +13,8 @@ its descendants, so that also a daemon which forked twice, began a session of it
 Its first frame tells the command's pid, its last one how it ended: {"ended": {"exit_code": 0, "signal": null, "left": []}}.
 What is stuck in the kernel does not die of SIGKILL: it is left there, and named by pid, state and wait channel.
 """
+
+from __future__ import annotations
 
 import os
 import select
@@ -42,7 +44,7 @@ PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 """Characters that stand for themselves in JSON."""
 
 
-def main(control: int, requests: int, answers: int, output: int, become: "Callable[[int], None]") -> None:
+def main(control: int, requests: int, answers: int, output: int, become: Callable[[int], None]) -> None:
     """Guard a process that `become` makes something of; it is given ANSWERS, and does not come back."""
     woken = wake_up_on_signals()
     child = start(become, requests, answers, output)
@@ -77,7 +79,7 @@ def wake_up_on_signals() -> int:
     return woken
 
 
-def start(become: "Callable[[int], None]", requests: int, answers: int, output: int) -> int:
+def start(become: Callable[[int], None], requests: int, answers: int, output: int) -> int:
     """Start what is guarded, in a process group of its own. It inherits no descriptor of the doctor's but these."""
     child = os.fork()
     if child:
@@ -94,7 +96,7 @@ def start(become: "Callable[[int], None]", requests: int, answers: int, output: 
         os._exit(127)
 
 
-def execute(command: "list[str]", answers: int) -> None:
+def execute(command: list[str], answers: int) -> None:
     """Become this command."""
     try:
         os.set_inheritable(answers, True)

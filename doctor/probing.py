@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals, strsignal
@@ -80,7 +80,7 @@ class Probes:
     """The interpreter that runs the doctor."""
 
     caller: "Begun | None" = None
-    """A fork of the process that called dl_doctor.check, which is where its dataset is; None on the command line."""
+    """A fork of the process that called dl_doctor.check, or that a command has started, which is where its dataset is."""
 
     loaded_since_s: float | None = None
     """When there was something that probes can be `loaded` with, by the system's clock."""
@@ -165,7 +165,7 @@ class Probes:
             return known
         if place == "loaded":
             raise Missing(Unavailable.failed("the process that had made the dataset has ended"))
-        begun = self.caller if self.caller and place == "loading" else begin(python)
+        begun = self.caller if self.caller and place == "loading" else begin(python, self._variables)
         server = ForkServer(begun)
         self._guards.append(begun)
         if known:
@@ -173,6 +173,11 @@ class Probes:
         if place != "apart":
             self._servers[name] = server
         return server
+
+    @property
+    def _variables(self) -> Mapping[str, str] | None:
+        """The environment that interpreters are started with; None for ours."""
+        return self.caller.variables if self.caller else None
 
     def _left_s(self) -> float:
         left_s = self._end_s - self._system.clock_s() - GRACE_S
@@ -212,9 +217,24 @@ class Probes:
 class Begun:
     """A guard that has been started, and our ends of the pipes to it."""
 
-    def __init__(self, start: Callable[[tuple[int, ...], tuple[int, ...]], int], script: str | None = None) -> None:
-        """`start` is given the guard's ends and ours, and gives the guard's pid; `script` is what our process runs."""
+    def __init__(
+        self,
+        start: Callable[[tuple[int, ...], tuple[int, ...]], int],
+        script: str | None = None,
+        python: str | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have it started.
+
+        Args:
+            start: is given the guard's ends and ours, and gives the guard's pid.
+            script: what a process that was forked runs.
+            python: its interpreter, where it is not ours.
+            variables: its environment, where it is not ours.
+        """
         self.script = script
+        self.python = python
+        self.variables = variables
         control, self.control = pipe()
         requests, self.requests = pipe()
         self.answers, answers = pipe()
@@ -278,25 +298,30 @@ def beyond_standard_streams(number: int) -> int:
     return another
 
 
-def begin(python: str | None) -> Begun:
-    """Start a guard and the interpreter below it in which probes are forked; None for ours."""
+def begin(python: str | None, variables: Mapping[str, str] | None = None) -> Begun:
+    """Start a guard and the interpreter below it in which probes are forked, with this environment; None for ours."""
 
     def start(theirs: tuple[int, ...], _: tuple[int, ...]) -> int:
         answers = str(theirs[2])
         ours = [sys.executable, "-I", "-S", "-c", FORK_SERVER, answers, json.dumps(sys.path)]
-        command = [python, "-c", FORK_SERVER, answers] if python else ours
-        guard = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
-            pass_fds=theirs,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        guard.returncode = 0  # Probes reaps it; Popen need not warn that it still runs
-        return guard.pid
+        return start_guard(theirs, [python, "-c", FORK_SERVER, answers] if python else ours, variables)
 
     return Begun(start)
+
+
+def start_guard(theirs: tuple[int, ...], command: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
+    """Start a guard with these descriptors and the command below it; gives the guard's pid."""
+    guard = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
+        pass_fds=theirs,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=variables,
+    )
+    guard.returncode = 0  # whoever has the Begun reaps it; Popen need not warn that it still runs
+    return guard.pid
 
 
 class Conversation:

@@ -85,7 +85,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`pkg.module:attribute` or `path/file.py:attribute`; an object, or what makes one without arguments."""
 
     loader: str | None = None
-    """The same for a DataLoader."""
+    """The same for a DataLoader; of a command, file and line where it iterates over one."""
+
+    command: tuple[str, ...] | None = None
+    """What was run until it iterated over a DataLoader, with its arguments."""
 
     example: bool | None = None
     """Examine the example that comes with dl-doctor."""

@@ -70,8 +70,10 @@ class FileEntry(msgspec.Struct, frozen=True):
 class System:
     """The running machine, or the one whose root is mounted at `root`."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", variables: Mapping[str, str] | None = None) -> None:
+        """`variables`: those of the process that is examined, where it is not ours."""
         self.root = root
+        self._variables = variables
         self.mounted = root != "/"
         """Another machine's files: nothing is known of any process that would run there."""
 
@@ -117,8 +119,10 @@ class System:
         return list(walk(os.fsencode(path), mounted))
 
     def environment(self) -> Mapping[str, str]:
-        """The variables of this process."""
+        """The variables of this process, or of the one that is examined."""
         self._of_a_process("variables")
+        if self._variables is not None:
+            return self._variables
         return {decode(name): decode(value) for name, value in os.environb.items()}
 
     def rlimit(self, name: str) -> tuple[int | None, int | None]:

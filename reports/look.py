@@ -1,5 +1,6 @@
 """How a report is shown: what the terminal can carry, and how much the reader wants; and words that formats share."""
 
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
@@ -90,11 +91,12 @@ def gpu_words(machine: Machine) -> list[str]:
 
 
 def environment_words(report: Report) -> list[str]:
-    """Which torch is examined, and which interpreter's that is."""
-    python, torch = report.run.python, report.machine.torch
+    """Which torch is examined, which interpreter's that is, and of a command, where its loader is iterated."""
+    settings, python, torch = report.run.settings, report.run.python, report.machine.torch
     if python is None:
         return []
-    return [f"torch {torch} ({python.why})" if torch else f"no torch ({python.why})"]
+    found = [f"torch {torch} ({python.why})" if torch else f"no torch ({python.why})"]
+    return [*found, f"the loader at {settings.get('loader')}"] if settings.get("command") else found
 
 
 def machine_facts(report: Report) -> list[tuple[str, str]]:
@@ -122,7 +124,11 @@ def asked(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     sweep = settings.get("sweep")
     together = {**settings, **sweep} if isinstance(sweep, Mapping) else dict(settings)
     together.pop("sweep", None)
-    return [(f"--{name.removesuffix('_s').replace('_', '-')}", said(name, value)) for name, value in together.items()]
+    return [(option(name), said(name, value)) for name, value in together.items()]
+
+
+def option(name: str) -> str:
+    return "--" if name == "command" else f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 def said(name: str, value: Any) -> str:
@@ -130,6 +136,8 @@ def said(name: str, value: Any) -> str:
         return binary_size(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if name == "command" and isinstance(value, list | tuple):
+        return shlex.join(map(str, value))
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

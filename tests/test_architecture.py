@@ -62,12 +62,15 @@ MAY_IMPORT = {
     ".guard": "",
     ".identity": ".facts .model .system",
     ".model": "msgspec",
+    ".observed": "",
+    ".observed.": "",
+    ".observing": "msgspec .guard .observed .probing",
     ".outcome": "msgspec .model .settings",
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
-    ".accounts .at_fork .attributes .culprit .gpu_busy .indices .limits .loaded .parcel .patience .shards .specs .step_function "
-    ".stream .sweep_costs",
+    ".accounts .at_fork .attributes .culprit .forkserver .gpu_busy .indices .limits .loaded .parcel .patience .shards .specs "
+    ".step_function .stream .sweep_costs",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",

@@ -127,8 +127,8 @@ def test_a_task_prolog_prints_nothing_that_slurm_would_act_on(tmp_path: Path, jo
 
 
 def test_options_that_recipes_use_are_there() -> None:
-    """Also of those that cannot be run here."""
-    calls = re.findall(r"dl-doctor (check|ticket)([^\n;|`>]*)", RECIPES)
+    """Also of those that cannot be run here. Behind `--` stand those of other programs."""
+    calls = [(name, rest.split(" -- ")[0]) for name, rest in re.findall(r"dl-doctor (check|sweep|ticket)([^\n;|`>]*)", RECIPES)]
     helps = {
         name: subprocess.run(
             [sys.executable, "-m", "dl_doctor", name, "--help"], capture_output=True, text=True, check=True

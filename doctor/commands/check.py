@@ -8,6 +8,7 @@ from dl_doctor import output
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.commands import progress
 from dl_doctor.commands.configuration import config_options, expected_and_accepted, settle, warn_of_unknown_ids
+from dl_doctor.commands.observed import TakesACommand, examined_in, give_way_to_the_command, wait_option
 from dl_doctor.commands.options import (
     Seconds,
     Size,
@@ -34,8 +35,10 @@ POSITIVE = click.IntRange(min=1)
 EXAMINED = ("dataset", "loader", "example")
 """Options that name what is examined; each excludes the others."""
 
+DECIDED_BY_A_COMMAND = (*EXAMINED, "python", "facts", "root")
 
-@click.command(context_settings={"auto_envvar_prefix": "DL_DOCTOR"})
+
+@click.command(cls=TakesACommand, context_settings={"auto_envvar_prefix": "DL_DOCTOR"})
 @click.option("--dataset", type=Spec(), metavar="SPEC", help="Examine this one: pkg.module:name or file.py:name.")
 @click.option("--loader", type=Spec(), metavar="SPEC", help="The same for a DataLoader.")
 @click.option("--example", is_flag=True, default=None, help="Examine the small image dataset that comes with dl-doctor.")
@@ -70,6 +73,7 @@ EXAMINED = ("dataset", "loader", "example")
               help="For whom: a job script, a Slurm prolog, a monitoring system.  [default: gate]")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=Seconds(min=0, min_open=True), metavar="SECONDS",
               help="What does not fit is not judged.  [default: 60, 5 for each GPU, 60 for a dataset, 55 if deep]")  # fmt: skip
+@wait_option
 @click.option("--facts", metavar="REPORT", type=click.Path(), help="Judge the facts of a saved report.")
 @click.option("--root", metavar="DIR", type=click.Path(exists=True, file_okay=False), help="Read the host mounted here.")
 @click.option("--no-plugins", is_flag=True, help="Only the checks that come with dl-doctor.")
@@ -78,6 +82,8 @@ EXAMINED = ("dataset", "loader", "example")
 @click.pass_context
 def check(context: click.Context, /, **given: Any) -> None:
     """Say whether a training job would break or crawl here, why, and what mends it.
+
+    A COMMAND, such as `-- python train.py`, is run until it iterates over a DataLoader, which is examined; then it is ended.
 
     Exits 0 to go, 1 not to start here, 3 when it could not tell; `dl-doctor explain 3` says more.
     """
@@ -97,9 +103,13 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
         format_: what it will be rendered in; it is made ready meanwhile.
         also: facts that are wanted whatever is checked.
     """
+    command, wait_s = given.pop("command", None), given.pop("wait_s")
+    give_way_to_the_command(context, given, DECIDED_BY_A_COMMAND)
     settle(context, given, "facts", *EXAMINED)
     if given["profile"] == "quick":
         settle(context, given, "profile", *EXAMINED)
+    if command and given["profile"] == "quick":
+        raise click.UsageError("a command needs --profile default: the quick one runs nothing of the job's.")
     facts, root, no_plugins = taken(given, "facts", "root", "no_plugins").values()
     if facts and root:
         raise click.UsageError("--facts and --root exclude each other: one judges a saved report, the other looks.")
@@ -114,8 +124,13 @@ def examined(context: click.Context, given: dict[str, Any], format_: str, also: 
         raise click.UsageError(str(error)) from None
     warn_of_unknown_ids(context, catalogue.checks)
     settings = settings_of({**given, **expected_and_accepted(context, saved)}, catalogue)
-    with output.reserved_for_the_report(), progress.shown(lambda: renderer(format_)) as watcher:
-        return examine(catalogue, settings, System(root or "/"), saved, watcher=watcher, also=also)
+    with (
+        output.reserved_for_the_report(),
+        examined_in(command, wait_s, settings) as (settings, caller),
+        progress.shown(lambda: renderer(format_)) as watcher,
+    ):
+        system = System(root or "/", caller.variables if caller else None)
+        return examine(catalogue, settings, system, saved, watcher=watcher, also=also, caller=caller)
 
 
 def refuse_what_is_not_examined(given: dict[str, Any], facts: str | None) -> None:

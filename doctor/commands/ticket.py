@@ -26,7 +26,7 @@ INTERRUPTED = 128
 def option_of(parameter: click.Parameter) -> click.Parameter:
     """An option of check's as it is here: what is decided already is not shown, and can still stand in a settings file."""
     option = copy.copy(parameter)
-    if isinstance(option, click.Option) and option.name in ("format_", "redacted"):
+    if isinstance(option, click.Option) and option.name in ("format_", "redacted", "wait_s"):
         option.hidden = True
     return option
 

@@ -11,6 +11,7 @@ from dl_doctor.system import System
 
 OWN = "the doctor's own"
 CALLER = "that of dl_doctor.check"
+COMMAND = "that of the command"
 ON_PATH = "the first on PATH with torch"
 
 
@@ -28,7 +29,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(system: System, probes: Probes, settings: Settings) -> Target | Unavailable:
     known = candidates(settings.python, probes.own_python, system.environment())
     if probes.caller:
-        known = [(probes.own_python, CALLER)]
+        known = [(probes.caller.python, COMMAND) if probes.caller.python else (probes.own_python, CALLER)]
     probes.prepare(known[0][0])
     probed = await probes.run("find_python", {"candidates": [path for path, _ in known]}, deadline_s=QUICK_S)
     if probed.answer is None:

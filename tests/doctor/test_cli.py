@@ -47,7 +47,7 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Any:
         (["check", "--loader", ":make_loader"], "names no object"),
         (["check", "--loader", "train.py:make_loader()"], "names no object"),
         (["check", "--loader", "train.py:make_loader", "--example"], "exclude each other"),
-        (["sweep"], "name the loader to measure: give SPEC, --loader, --dataset or --example"),
+        (["sweep"], "name the loader to measure: give SPEC, --loader, --dataset, --example or `-- COMMAND"),
         (["sweep", "train:loader", "--example"], "example and SPEC exclude each other"),
         (["sweep", "train.py"], "'train.py' names no object"),
         (["sweep", "--dataset", "train:data"], "--dataset needs --batch-size"),
