@@ -145,6 +145,7 @@ def mounted(source: Path, target: Path) -> subprocess.Popen[bytes]:
     return program
 
 
+@pytest.mark.alone
 def test_a_mount_that_died_keeps_nobody(dead: Path, tmp_path: Path) -> None:
     """The run ends a second after the deadline, and so does a shell that waits for its output; what is stuck is named."""
     begin = time.monotonic()

@@ -14,7 +14,7 @@ import pytest
 
 from dl_doctor.model import Report
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SETS = Path(__file__).parents[1] / "sweep_sets.py"
 GROUPS = Path("/sys/fs/cgroup")
