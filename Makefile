@@ -7,9 +7,9 @@ BIN := .venv/bin
 check: .venv/for-users  ## run the doctor on this machine, and on the dataset that comes along
 	$(BIN)/dl-doctor check -v $(if $(wildcard .venv-torch/ready),--example --python .venv-torch/bin/python)
 
-test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that break the machine on purpose, alone
-	$(BIN)/python -m pytest -n auto -m "not lab"
-	$(BIN)/python -m pytest -m lab
+test: .venv/for-tests .venv-torch/ready  ## the parallel tests, then those that measure, alone
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 bench: .venv/for-tests .venv-torch/ready  ## the doctor's speed beside importing torch
 	$(BIN)/python -m tests.bench.speed

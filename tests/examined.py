@@ -1,5 +1,6 @@
 """Datasets of tests/datasets.py, examined by the real collectors in a real environment with torch."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.facts import UNKNOWN, allowance, examination, readable, start_methods
 DATASETS = Path(__file__).with_name("datasets.py")
 
 
+@functools.cache  # each imports torch, and several tables ask for the same
 def examined(torch_python: str, name: str, *collects: Any, headroom: int = 8 * GIB, **settings: Any) -> list[Any]:
     """The loader of this name, and what each of these collectors says of it."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,20 @@ def written(folder: Path, source: str) -> str:
 
 def probed(python: str, spec: str, name: str, arguments: dict[str, Any], deadline_s: float = 60) -> Probed:
     """What a probe answers that runs where this was made."""
+    return probed_each(python, spec, name, [arguments], deadline_s)[0]
 
-    async def run() -> Probed:
+
+def probed_each(python: str, spec: str, name: str, arguments: Sequence[dict[str, Any]], deadline_s: float = 60) -> list[Probed]:
+    """What a probe answers to each of these arguments, one after the other, each in a fork of the process that made it once."""
+
+    async def run() -> list[Probed]:
         system = System()
         probes = Probes(system, system.clock_s() + 120)
         try:
             loading = {"spec": spec, "allowed_bytes": None}
             made = await probes.run("loader", loading, python=python, deadline_s=60, place="loading")
             assert (made.answer or {}).get("wrong", "nothing was made") is None, made
-            return await probes.run(name, arguments, python=python, deadline_s=deadline_s, place="loaded")
+            return [await probes.run(name, one, python=python, deadline_s=deadline_s, place="loaded") for one in arguments]
         finally:
             probes.close()
 

@@ -102,6 +102,9 @@ TABLE: dict[str, tuple[Cell, Cell]] = {
 
 PACKAGES = ("h5py", "lmdb")
 
+BY_TORCH = ("healthy", "million_strings", "own_sampler", "own_collate", "own_worker_init", "tensors_held", "gradients_held")
+"""Kinds that are collated as usual, and loaders. With the others goes a collate_fn that has no child import torch for seconds."""
+
 SHARED = {
     # what forked workers would share that samples depend on
     "always_set_back": ["dataset.file"],
@@ -135,11 +138,13 @@ def test_verdicts(kind: str, torch_python: str, tmp_path: Path, monkeypatch: pyt
     if kind in PACKAGES and not installed(torch_python, kind):
         pytest.skip(f"{kind} is not installed in the environment of torch; `make test` installs it")
     monkeypatch.setenv("KINDS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("KIND", kind)
     forked, by_pickle = TABLE[kind]
+    name = kind if kind in BY_TORCH else "collated_by_list"
     if kind == "mp_lock":  # bound to the method that was the default when it was made
-        found = {method: examined(kind, torch_python, method)[method] for method in METHODS}
+        found = {method: examined(name, torch_python, method)[method] for method in METHODS}
     else:
-        found = examined(kind, torch_python, *METHODS)
+        found = examined(name, torch_python, *METHODS)
 
     assert cells(found) == {"fork": forked, "spawn": by_pickle, "forkserver": by_pickle}
 
@@ -169,7 +174,7 @@ def told(verdict: Verdict) -> Iterator[Finding]:
         yield Finding(level="fail", subject="unknown", summary=verdict.reason.detail)
 
 
-def examined(kind: str, python: str, *methods: str) -> dict[str, dict[str, Verdict]]:
+def examined(name: str, python: str, *methods: str) -> dict[str, dict[str, Verdict]]:
     """By start method, what each check says; the dataset is made once, and the first of them is the default then."""
 
     async def looked() -> dict[str, dict[str, Verdict]]:
@@ -177,7 +182,7 @@ def examined(kind: str, python: str, *methods: str) -> dict[str, dict[str, Verdi
         system = System()
         probes = Probes(system, system.clock_s() + 110)
         try:
-            settings = Settings(dataset=f"{FILE}:{kind}", start_method=methods[0], num_workers=WORKERS)  # type: ignore[arg-type]
+            settings = Settings(dataset=f"{FILE}:{name}", start_method=methods[0], num_workers=WORKERS)  # type: ignore[arg-type]
             known = await what_all_share(probes, settings, python)
             for method in methods:
                 plan = loader_plan(start_method=method, num_workers=WORKERS, loader=known[0])

@@ -6,6 +6,8 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from dl_doctor.catalogue import load
 from dl_doctor.commands.sweep import CHECKS
 from dl_doctor.engine import examine
@@ -17,6 +19,7 @@ DOCTOR = f"{sysconfig.get_path('scripts')}/dl-doctor"
 SETS = Path(__file__).parents[1] / "sweep_sets.py"
 
 
+@pytest.mark.alone
 def test_the_example(torch_python: str, tmp_path: Path) -> None:
     """Whether it is too noisy to tell depends on the machine, and on nothing else."""
     page = tmp_path / "sweep.html"

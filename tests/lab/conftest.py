@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +17,10 @@ def _tools() -> None:
         pytest.skip("needs root")
     if shutil.which("runc") is None:
         pytest.skip("needs runc")
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder in which a socket has its name: that has 107 characters at most, and tmp_path is long where pytest-xdist runs."""
+    with tempfile.TemporaryDirectory(prefix="lab-", dir="/tmp") as folder:
+        yield Path(folder)

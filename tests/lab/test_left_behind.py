@@ -25,6 +25,7 @@ if os.fork() == 0:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         os.closerange(0, 4096)
+        open({begun!r}, "w").close()
         time.sleep(600)
     os._exit(0)
 time.sleep({seconds})
@@ -47,7 +48,8 @@ def processes():
 before, number = files(), int(sys.argv[1])
 doctor = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 if number:
-    time.sleep(2.5)  # in the middle of the import
+    while not Path("../begun").exists() and doctor.poll() is None:  # then it is in the middle of the import
+        time.sleep(0.02)
     during = len(processes())
     doctor.send_signal(number)
 else:
@@ -74,7 +76,7 @@ def environment(tmp_path: Path) -> Path:
 def test_nothing_is_left(environment: Path, tmp_path: Path, number: int, seconds: int, code: int) -> None:
     """After a normal end, Ctrl-C, SIGTERM and SIGKILL, in namespaces of processes and mounts of its own."""
     (packages,) = environment.glob("lib/python3*/site-packages")
-    (packages / "torch" / "__init__.py").write_text(TORCH.format(seconds=seconds))
+    (packages / "torch" / "__init__.py").write_text(TORCH.format(seconds=seconds, begun=f"{tmp_path}/begun"))
     told = called(tmp_path, number, {"VIRTUAL_ENV": str(environment)})
 
     assert told["code"] == code, told
@@ -85,9 +87,9 @@ def test_nothing_is_left(environment: Path, tmp_path: Path, number: int, seconds
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_leave_nothing(torch_python: str, tmp_path: Path, method: str) -> None:
+def test_workers_leave_nothing(torch_python: str, short_path: Path, method: str) -> None:
     """What passes batches through /dev/shm, and a fork server's socket in the temporary folder, is gone with them."""
-    told = called(tmp_path, 0, {}, "-s", "smoke-load", "--example", "--python", torch_python, "--start-method", method)
+    told = called(short_path, 0, {}, "-s", "smoke-load", "--example", "--python", torch_python, "--start-method", method)
     report = json.loads(told["out"])
 
     assert [(result["id"], result["status"]) for result in report["results"] if result["status"] != "not_run"] == [

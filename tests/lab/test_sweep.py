@@ -15,7 +15,7 @@ import pytest
 from dl_doctor.model import Report
 from dl_doctor.text import key_values
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.alone]
 
 SETS = Path(__file__).parents[1] / "sweep_sets.py"
 GROUPS = Path("/sys/fs/cgroup")
@@ -67,7 +67,7 @@ def test_a_slow_disk(torch_python: str, tmp_path: Path) -> None:
     limit = f"{os.major(device)}:{os.minor(device)} {BYTES_PER_S}"
     try:
         with group("blkio", blkio__throttle__read_bps_device=limit) as slow:
-            found = swept(slow, torch_python, "disk", "--workers=1,2,4", "--budget=15", SWEEP_SETS_FILE=str(file))
+            found = swept(slow, torch_python, "disk", "--workers=1,2,4", "--budget=10", SWEEP_SETS_FILE=str(file))
     finally:
         file.unlink()
 
@@ -76,8 +76,8 @@ def test_a_slow_disk(torch_python: str, tmp_path: Path) -> None:
 
 
 def test_a_quota(torch_python: str) -> None:
-    with group("cpu", cpu__cfs_period_us="100000", cpu__cfs_quota_us="25000") as small:
-        found = swept(small, torch_python, "cpu", "--workers=1,2", "--budget=25", "--timeout=300")
+    with group("cpu", cpu__cfs_period_us="100000", cpu__cfs_quota_us="50000") as small:
+        found = swept(small, torch_python, "cpu", "--workers=1,2", "--budget=12", "--timeout=300")
 
     assert found["bottleneck"] == "quota", found
 

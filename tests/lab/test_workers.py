@@ -119,6 +119,7 @@ def _one_quiet_cpu() -> Iterator[None]:
     os.sched_setaffinity(0, allowed)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("_one_quiet_cpu")
 @pytest.mark.parametrize(("method", "workers"), [("fork", 2), ("fork", 8), ("spawn", 3), ("forkserver", 2)])
 def test_start_up(torch_python: str, tmp_path: Path, method: str, workers: int) -> None:

@@ -3,6 +3,7 @@
 Loaders that sleep are as fast as they are anywhere; of those that compute, only names are asked for, and no speed.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,32 +63,56 @@ def swept(torch_python: str, name: str, *, headroom: int = 8 * GIB, shm: int = G
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "bottleneck"),
-    [
-        ("latency", {"workers": (1, 4)}, "latency"),
-        ("latency", {"workers": (1, 4), "ranks": 2}, "latency"),
-        ("iterable", {"workers": (1, 4)}, "latency"),
-        ("unbatched", {"workers": (1, 4)}, "latency"),
-        ("cpu", {"workers": (1, 4)}, "cpu"),
-        ("lock", {"workers": (1, 4)}, "lock"),
-        ("collate", {"workers": (1, 4)}, "collate"),
-        ("ipc", {"workers": (1, 4)}, "ipc"),
-        ("network", {"workers": (1, 4)}, "network"),
-        ("straggler", {"workers": (1, 8), "budget_s": 20}, "straggler"),
-        ("startup", {"workers": (1, 2), "budget_s": 20}, "startup"),
-        ("latency", {"workers": (1, 4), "step_time_s": 0.1}, "gpu"),
-        ("latency", {"workers": (1, 4), "step": f"{SETS.parent}/sweep_steps.py:busy"}, "host"),
-        ("latency", {"shm": 19 * MIB}, "memory"),  # for 8 workers: there is no room for 9, and each one still helps
-    ],
-)
-def test_what_is_in_the_way_gets_its_name(torch_python: str, name: str, options: dict[str, Any], bottleneck: str) -> None:
+SLEEPING: dict[str, tuple[str, dict[str, Any], str]] = {
+    # the loader, how it is swept, and what is in the way
+    "latency": ("latency", {"workers": (1, 4)}, "latency"),
+    "two ranks": ("latency", {"workers": (1, 4), "ranks": 2}, "latency"),
+    "iterable": ("iterable", {"workers": (1, 4)}, "latency"),
+    "unbatched": ("unbatched", {"workers": (1, 4)}, "latency"),
+    "lock": ("lock", {"workers": (1, 4)}, "lock"),
+    "network": ("network", {"workers": (1, 4)}, "network"),
+    "straggler": ("straggler", {"workers": (1, 8), "budget_s": 20}, "straggler"),
+    "startup": ("startup", {"workers": (1, 2), "budget_s": 20}, "startup"),
+    "a step time": ("latency", {"workers": (1, 4), "step_time_s": 0.1}, "gpu"),
+    "shared memory": ("latency", {"shm": 19 * MIB}, "memory"),  # for 8 workers: no room for 9, and each one still helps
+}
+COMPUTING: dict[str, tuple[str, dict[str, Any], str]] = {
+    "cpu": ("cpu", {"workers": (1, 4)}, "cpu"),
+    "collate": ("collate", {"workers": (1, 4)}, "collate"),
+    "ipc": ("ipc", {"workers": (1, 4)}, "ipc"),
+    "a busy step": ("latency", {"workers": (1, 4), "step": f"{SETS.parent}/sweep_steps.py:busy"}, "host"),
+}
+
+
+@pytest.fixture(scope="module")
+def sleepers(torch_python: str) -> dict[str, LoaderSweep]:
+    """Three are swept at once: they leave the CPUs to each other."""
+    with ThreadPoolExecutor(3) as pool:
+        longest_first = sorted(SLEEPING, key=lambda case: -SLEEPING[case][1].get("budget_s", 0))
+        running = {case: pool.submit(swept, torch_python, SLEEPING[case][0], **SLEEPING[case][1]) for case in longest_first}
+        return {case: sweep.result() for case, sweep in running.items()}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("case", SLEEPING)
+def test_what_sleeps_gets_the_name_of_what_is_in_the_way(sleepers: dict[str, LoaderSweep], case: str) -> None:
+    found = sleepers[case]
+
+    assert found.bottleneck == SLEEPING[case][2], found
+    assert found.evidence
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("case", COMPUTING)
+def test_what_computes_gets_the_name_of_what_is_in_the_way(torch_python: str, case: str) -> None:
+    name, options, bottleneck = COMPUTING[case]
     found = swept(torch_python, name, **options)
 
     assert found.bottleneck == bottleneck, found
     assert found.evidence
 
 
+@pytest.mark.alone
 def test_what_sleeps_is_recommended_as_many_workers_as_help(torch_python: str) -> None:
     found = swept(torch_python, "latency", workers=(0, 1, 4))
     rates = [point.samples_per_s for point in found.points]
@@ -160,6 +185,7 @@ def test_a_step_that_cannot_be_imported_is_named(torch_python: str) -> None:
     assert found.why == "the loader broke: --step no_such_module:train: ModuleNotFoundError: No module named 'no_such_module'"
 
 
+@pytest.mark.alone
 def test_batches_that_take_too_long_ask_for_a_larger_budget(torch_python: str) -> None:
     found = swept(torch_python, "slow", budget_s=3)
 

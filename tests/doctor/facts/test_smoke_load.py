@@ -1,5 +1,6 @@
 """A real loader with real workers, well and broken, by each start method."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from dl_doctor.facts.smoke_load import load_of
 from dl_doctor.model import Verdict
 from dl_doctor.units import GIB
 from tests.facts import UNKNOWN, loader
-from tests.loaders import probed, written
+from tests.loaders import probed_each, written
 
-METHODS = ("fork", "spawn", "forkserver")
+WORKERS = {"fork": 2, "spawn": 1, "forkserver": 1}
+"""Each that is not forked imports torch, for two seconds; two by spawn are loaded with in tests/lab/test_lost_batches.py."""
 
 RAISES = """
 class Bad(Data):
@@ -72,12 +74,17 @@ def make():
 """
 
 
-def tried(python: str, folder: Path, source: str, method: str = "fork", **changes: Any) -> tuple[SmokeLoad, Verdict]:
-    plain = {"workers": 2, "prefetch_factor": 2, "method": method}
-    arguments = {"batch_size": None, "batches": 4, "patience_s": 30, "allowed_bytes": 4 * GIB, **plain, **changes}
-    answer = probed(python, written(folder, source), "smoke_load", arguments)
-    fact = load_of({**arguments, "wanted": arguments["batches"]}, answer)
-    return fact, CHECK.judge(fact, loader(), UNKNOWN, UNKNOWN)
+def tried(python: str, folder: Path, source: str, **changes: Any) -> tuple[SmokeLoad, Verdict]:
+    return tried_by(python, folder, source, ["fork"], **changes)[0]
+
+
+def tried_by(python: str, folder: Path, source: str, methods: Sequence[str], **changes: Any) -> list[tuple[SmokeLoad, Verdict]]:
+    """What is told by each method, in forks of the process that made the loader."""
+    plain = {"prefetch_factor": 2, "batch_size": None, "batches": 4, "patience_s": 30, "allowed_bytes": 4 * GIB}
+    each = [{**plain, "workers": WORKERS[method], "method": method, **changes} for method in methods]
+    answers = probed_each(python, written(folder, source), "smoke_load", each)
+    facts = [load_of({**one, "wanted": one["batches"]}, answer) for one, answer in zip(each, answers, strict=True)]
+    return [(fact, CHECK.judge(fact, loader(), UNKNOWN, UNKNOWN)) for fact in facts]
 
 
 PLAIN = "def make(): return DataLoader(Data(), batch_size=4)"
@@ -102,9 +109,7 @@ EXITS = DIES.format(how="os._exit(3)")
     ],
 )
 def test_by_each_method(torch_python: str, tmp_path: Path, source: str, status: str, said: str, methods: str) -> None:
-    for method in methods.split():
-        fact, verdict = tried(torch_python, tmp_path, source, method)
-
+    for fact, verdict in tried_by(torch_python, tmp_path, source, methods.split()):
         assert verdict.status == status, fact
         assert said in "".join(finding.summary for finding in verdict.findings), fact
 
