@@ -31,12 +31,12 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * factor)
 
 
-DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s|)", re.ASCII | re.IGNORECASE)
-SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0}
+DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s)", re.ASCII | re.IGNORECASE)
+SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in `35ms`, `0.2s`, `150us` or `2`; ValueError otherwise, and of 0."""
+    """Seconds in `35ms`, `0.2s` or `150us`; ValueError otherwise, and of 0. Without a unit, 35 would be anybody's guess."""
     match = DURATION.fullmatch(text.strip())
     seconds = float(match[1]) * SECONDS[match[2].lower()] if match else 0.0
     if seconds <= 0:

@@ -31,7 +31,7 @@ from dl_doctor.facts.sweep_advice import (
     still_gains,
 )
 from dl_doctor.facts.sweep_arms import Trial
-from dl_doctor.facts.sweep_course import STARTING_S, TURNS, Course
+from dl_doctor.facts.sweep_course import RUNGS, STARTING_S, TURNS, Course
 from dl_doctor.facts.sweep_rates import budget_needed_s
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
@@ -160,6 +160,11 @@ def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: 
         return readable
     if loader.arguments is None and plan.batch_size is None:
         return Unavailable.not_asked("needs --loader, or --batch-size beside --dataset")
+    if loader.arguments is not None and loader.arguments.batches == 0:
+        few = f" of {plain(plan.batch_size)} samples" if plan.batch_size else ""
+        return Unavailable.absent(
+            f"an epoch has no batch{few}: the dataset has {count(loader.length or 0, 'sample')} (drop_last)"
+        )
     return None
 
 
@@ -185,7 +190,7 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
     points = points_of(course.judged, known, course.epoch_samples)
     choice = course.choice
     tried = tuple(course.trials.made) if course.trials else ()
-    if course.undecided:
+    if course.undecided or course.unmeasurable:
         choice = msgspec.structs.replace(choice, conclusion="nothing", workers=None)
     conclusion: Conclusion = "broke" if course.broke else choice.conclusion
     recommendation = None
@@ -294,12 +299,10 @@ def unfinished(points: Sequence[Point], *, complete: bool) -> str:
     )
 
 
-RUNGS = 10
-"""Measurements of a sweep, at least, for an estimate of its time: five numbers of workers, a gap, two of them twice more."""
-
-
 def nothing(course: Course) -> str:
     """Why nothing can be recommended; where batches are slow, what would help."""
+    if course.unmeasurable:
+        return f"nothing was measured: {course.unmeasurable}"
     counts = sorted({one.workers for one in course.measured})
     said = f"only {' and '.join(map(str, counts))} workers were measured" if counts else "nothing was measured"
     if course.repeats and not counts:

@@ -11,22 +11,21 @@ from dl_doctor.facts.cold_and_warm import Epochs, data_bytes, epochs_that_count
 from dl_doctor.facts.cpu_budget import CpuBudget
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
-from dl_doctor.facts.memory_budget import MAIN_PROCESS_BYTES, MemoryBudget
+from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
+from dl_doctor.facts.sweep_room import room_of
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
+from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
-from dl_doctor.units import binary_size, count
-
-SHARE_OF_HEADROOM = 0.6
-"""Of the memory that is left, what a setting may need by prediction; else it is not tried."""
+from dl_doctor.units import count, plain
 
 LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
 """That a setting is measured for, by what time there is."""
@@ -42,6 +41,9 @@ LONGEST_WINDOWS = 4
 
 TURNS = 6
 """Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
+
+RUNGS = 10
+"""Measurements of a sweep, at least, for an estimate of its time: five numbers of workers, a gap, two of them twice more."""
 
 OVERTIME_S = 1.0
 """That the last setting may take beyond the budget, by what starting workers took before it."""
@@ -86,8 +88,7 @@ class Course:
         self.options, self.loader, self.method = options, loader, method
         self.ranks = options.ranks or plan.ranks
         self.plan = msgspec.structs.replace(plan, ranks=self.ranks)
-        self.allowed_bytes = int(SHARE_OF_HEADROOM * memory.headroom_bytes)
-        self.free_shared_bytes = None if isinstance(shm, Unavailable) else shm.free_bytes
+        self.room = room_of(memory, shm)
         self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
         self.room_bytes = memory.headroom_bytes
@@ -102,7 +103,10 @@ class Course:
         self.step_s = options.step_time_s
         self.host_bound = False
         self.broke: str | None = None
-        """What the loader itself raised, or how its process ended."""
+        """What the loader itself raised, or how its process ended, in a line."""
+
+        self.unmeasurable = self._too_slow_a_step()
+        """Why nothing can be measured, though the loader may be well."""
 
         self.limited_by: str | None = None
         """What kept it from more workers."""
@@ -124,9 +128,10 @@ class Course:
         if shards and shards < wished and not options.workers:
             wished = max(shards, plan.num_workers or 0)
             self.nothing_to_read = f"{count(shards, 'shard')}: more workers would have nothing to read"
+        most, self.limited_by = self.room.most_workers(self.plan, wished)
         self.bounds = Bounds(
             cpus=cpu.cpus * plan.ranks / self.ranks,
-            most=self._fitting(wished),
+            most=most,
             shards=shards or None,
             current=plan.num_workers,
             listed=options.workers,
@@ -220,7 +225,7 @@ class Course:
     def next(self, left_s: float) -> Measurement | None:
         """What comes next in the time that is left; None at the end."""
         self.out_of_time = self.out_of_time or left_s < self.window_s
-        if self.broke or self.out_of_time:
+        if self.broke or self.unmeasurable or self.out_of_time:
             return None
         if ("costs", 0) not in self._done:
             return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
@@ -263,7 +268,7 @@ class Course:
             self._take_alone(told, answers)
             return
         self._done.add((told.kind, told.workers))
-        trouble = next((trouble_of(answer) for answer in answers if trouble_of(answer)), None)
+        trouble = next((told for told in map(trouble_of, answers) if told), None)
         found = None
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
@@ -287,10 +292,10 @@ class Course:
         else:
             self.out_of_time = True
 
-    def _take_beside(self, told: Measurement, found: Measured | None, trouble: str | None) -> None:
+    def _take_beside(self, told: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
         """What was measured to understand settings, and is not compared with them."""
         if told.kind == "arm" and self.trials is not None:
-            self.trials.take(found.rate.samples_per_s if found else None, trouble)
+            self.trials.take(found.rate.samples_per_s if found else None, trouble.text if trouble else None)
         elif found is None:
             return
         elif told.kind == "cached":
@@ -308,13 +313,24 @@ class Course:
         if told.kind == "sharing":
             self._take_sharing(draws_of("iterable", answers))
         elif answer.answer is None:
-            what = f"--step {self.options.step}: " if told.kind == "step" else ""
-            self.broke = what + (answer.ended.error or f"it {answer.ended.in_words}")
+            trouble = trouble_of(answer)
+            if told.kind == "step":
+                self.unmeasurable = f"--step {self.options.step}: {in_a_line(trouble)}"
+            else:
+                self._stop_at(0, trouble)
         elif told.kind == "costs":
             self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
+            self.unmeasurable = self._too_slow_a_step()
+
+    def _too_slow_a_step(self) -> str | None:
+        """Not even one number of workers could be measured."""
+        if not self.step_s or TURNS * self.step_s <= self.options.budget_s:
+            return None
+        needed_s = math.ceil(RUNGS * TURNS * self.step_s / 10) * 10
+        return f"the step takes {plain(self.step_s)} s of each batch; --budget {needed_s} may be enough"
 
     def _take_sharing(self, draws: WorkerDraws) -> None:
         """Where each worker gives everything, more of them are no gain, however many samples come: one is the most."""
@@ -348,9 +364,6 @@ class Course:
 
     def _situation(self, workers: int) -> Situation:
         rate = next(one.rate.samples_per_s for one in reversed(self.measured) if one.workers == workers)
-        ahead = 2 * self.plan.prefetch_factor
-        shared = self.plan.shm_need_with(workers, ahead) or 0
-        free = self.free_shared_bytes
         return Situation(
             options=self.loader.options,
             workers=workers,
@@ -359,7 +372,7 @@ class Course:
             coupled=self.demand_per_s is not None,
             fed=self.demand_per_s is not None and rate >= FED * self.demand_per_s,
             order_gain=self.order_gain,
-            room_for_twice=(free is None or shared <= free) and self._need_bytes(workers, ahead) <= self.allowed_bytes,
+            room_for_twice=self.room.holds(self.plan, workers, 2 * self.plan.prefetch_factor),
         )
 
     def _keep(self, found: Measured) -> None:
@@ -389,15 +402,19 @@ class Course:
         starting_s = self.measured[-1].startup_s if self.measured else 0.0
         return self.window_s + starting_s <= left_s + OVERTIME_S
 
-    def _stop_at(self, workers: int, trouble: str) -> None:
-        """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault."""
-        memory = refused_memory(trouble)
-        if not memory and (workers == self.bounds.current or not any(one.workers for one in self.measured) or workers <= 1):
-            self.broke = trouble
-            return
-        what = "it was refused more memory" if memory else trouble
-        self.limited_by = f"{count(workers, 'worker')}: {what}"
-        self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
+    def _stop_at(self, workers: int, trouble: Undelivered) -> None:
+        """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault; what
+        is only late is not, on a machine that may be busy.
+        """
+        memory = refused_memory(trouble.text)
+        decisive = workers == self.bounds.current or not any(one.workers for one in self.measured) or workers <= 1
+        if decisive and not memory and not trouble.late:
+            self.broke = in_a_line(trouble)
+        elif decisive and trouble.late and not self.measured:
+            self.unmeasurable = f"{count(workers, 'worker')}: {in_a_line(trouble)}"
+        else:
+            self.limited_by = f"{count(workers, 'worker')}: {'it was refused more memory' if memory else in_a_line(trouble)}"
+            self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
 
     def _was_measured(self, kind: Kind) -> bool:
         return any(done == kind for done, _ in self._done)
@@ -417,11 +434,11 @@ class Course:
         return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
 
     def _once(self, kind: Kind, probe: str, title: str, more: dict[str, Any]) -> Measurement:
-        plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.allowed_bytes}
+        plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.room.allowed_bytes}
         return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
 
     def _sharing(self) -> Measurement:
-        arguments = arguments_of(self.allowed_bytes, 2, min(SHARING_S, self.window_s))
+        arguments = arguments_of(self.room.allowed_bytes, 2, min(SHARING_S, self.window_s))
         return Measurement(
             kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
         )
@@ -441,8 +458,8 @@ class Course:
             "batch_size": self._own_batch_size,
             "window_s": window_s,
             "most_s": most_s,
-            "worker_bytes": self.allowed_bytes // (self.ranks * max(workers, 1)),
-            "shared_bytes": self.allowed_bytes,
+            "worker_bytes": self.room.allowed_bytes // (self.ranks * max(workers, 1)),
+            "shared_bytes": self.room.allowed_bytes,
             "step_s": None if cached or self.options.step else self.step_s,
             "step_spec": None if cached else self.options.step,
             "cached": cached,
@@ -486,32 +503,3 @@ class Course:
         if self.loader.kind == "iterable":
             return self._read_batches > 0
         return batches is not None and self._read_batches >= batches
-
-    def _fitting(self, wished: int) -> int:
-        """The most workers whose memory is there by prediction, as long as the others that use it let it be."""
-        for workers in range(wished + 1):
-            need = self._need_bytes(workers, self.plan.prefetch_factor)
-            shared = self.plan.shm_need_with(workers, self.plan.prefetch_factor) or 0
-            if self.free_shared_bytes is not None and shared > self.free_shared_bytes:
-                there = f"{binary_size(self.free_shared_bytes)} of /dev/shm are free"
-                self.limited_by = f"{count(workers, 'worker')} would need {binary_size(shared)} of shared memory, and {there}"
-                return workers - 1
-            if need > self.allowed_bytes and workers:
-                there = f"of the memory that is left, {binary_size(self.allowed_bytes)} may be taken"
-                self.limited_by = f"{count(workers, 'worker')} would take about {binary_size(need)}; {there}"
-                return workers - 1
-        return wished
-
-    def _need_bytes(self, workers: int, prefetch_factor: int) -> int:
-        """Of memory, private and shared, beside the processes that are there already."""
-        return self.plan.memory_need_with(workers, prefetch_factor) - MAIN_PROCESS_BYTES
-
-
-def trouble_of(answer: Probed) -> str | None:
-    """Why a loader delivered nothing that counts."""
-    if answer.answer is None:
-        return answer.ended.error or f"it {answer.ended.in_words}"
-    if answer.answer["pressed"]:
-        return "MemoryError: the machine ran short of memory"
-    raised: str | None = answer.answer["raised"]
-    return raised

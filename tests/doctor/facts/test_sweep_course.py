@@ -153,3 +153,60 @@ def test_what_cannot_start_in_time_is_not_begun(startup_s: float, begun: bool) -
 
     assert (of.next(of.window_s) is not None) == begun
     assert of.out_of_time != begun
+
+
+IN_A_WORKER = """ValueError: Caught ValueError in DataLoader worker process 0.
+Original Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 374, in _worker_loop
+    data = fetcher.fetch(index)
+  File "/job/train.py", line 20, in __getitem__
+    raise ValueError("picture 7 is damaged")
+ValueError: picture 7 is damaged
+"""
+
+
+@pytest.mark.parametrize(
+    ("ended", "raised", "conclusion", "why"),
+    [
+        ("answered", IN_A_WORKER, "broke", "the loader broke: ValueError: picture 7 is damaged (/job/train.py:20)"),
+        ("killed", None, "broke", "the loader broke: it died by SIGSEGV"),
+        ("hung", None, "nothing", "nothing was measured: 0 workers: it did not come back in time"),  # the machine may be busy
+        ("stuck", None, "nothing", "nothing was measured: 0 workers: it is stuck in the kernel"),
+    ],
+)
+def test_why_a_loader_delivers_nothing(ended: Any, raised: str | None, conclusion: str, why: str) -> None:
+    of = course()
+    while (wanted := of.next(BUDGET_S)) is not None:
+        whole = answer(wanted, from_disk=False, rate=100.0)
+        if wanted.kind == "rung":
+            whole = Probed(None, Ended(how=ended, signal="SIGSEGV" if ended == "killed" else None))
+            if raised and (told_by := answer(wanted, from_disk=False, rate=100.0).answer):
+                whole = Probed({**told_by, "raised": raised}, Ended(how="answered"))
+        of.take(wanted, [whole], None)
+    found = told(of, 5.0)
+
+    assert (found.conclusion, found.recommendation) == (conclusion, None)
+    assert found.why.startswith(why)
+
+
+def test_a_setting_that_does_not_start_in_time_is_the_last_one() -> None:
+    of = course(workers=(1, 4, 8))
+    while (wanted := of.next(BUDGET_S)) is not None:
+        late = Probed(None, Ended(how="hung"))
+        of.take(wanted, [late if wanted.workers == 8 else answer(wanted, from_disk=False, rate=100.0 * wanted.workers)], None)
+    found = told(of, 5.0)
+
+    assert found.recommendation is not None
+    assert found.recommended == 4
+    assert found.limited_by is not None
+    assert found.limited_by.startswith("8 workers: it did not come back in time")
+
+
+@pytest.mark.parametrize(
+    ("step_s", "why"), [(5.0, None), (35.0, "the step takes 35 s of each batch; --budget 2100 may be enough")]
+)
+def test_a_step_that_leaves_no_time_for_measurements_says_so(step_s: float, why: str | None) -> None:
+    of = course(step_time_s=step_s)
+
+    assert of.unmeasurable == why
+    assert (of.next(BUDGET_S) is None) == (why is not None)
