@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dl_doctor.model import Finding, Report, Result, Unavailable
-from dl_doctor.reports import order
+from dl_doctor.reports import order, sweep_words
 from dl_doctor.reports.look import (
     RISKS,
     SYMBOLS,
@@ -18,11 +18,14 @@ from dl_doctor.reports.look import (
     machine_words,
 )
 from dl_doctor.reports.page import moment, page
-from dl_doctor.reports.picture import DISTURBED, Curve, Sweep, curve_of, picture_of, reaches_of, sweep_of
+from dl_doctor.reports.picture import DISTURBED, Curve, Sweep, curve_of, mapping, picture_of, reaches_of, sweep_of
 from dl_doctor.units import plain
 
 LONGEST_TRACE = 20_000
 """Characters from its end, which says what happened."""
+
+LONGEST_HEADLINE = 80
+"""Characters."""
 
 FOLDED_FROM = 9
 """Lists that are longer are folded."""
@@ -36,7 +39,8 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         report=report,
         symbols=SYMBOLS,
         risks=RISKS,
-        verdict=VERDICTS[report.verdict.status],
+        headline=headline(report),
+        of_a_sweep=sweep_words.is_sweep(report),
         counts=order.counts(report),
         machine=" · ".join([*machine_words(report.machine), *environment_words(report)]),
         machine_facts=machine_facts(report),
@@ -58,8 +62,15 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         sweep=sweep_of(report.facts),
         curves=curves,
         disturbed=DISTURBED,
+        in_the_way=sweep_words.in_the_way(mapping(report.facts.get("loader_sweep"))),
         reaches=reaches_of(report.facts),
     )
+
+
+def headline(report: Report) -> str:
+    """The verdict; of a sweep what it concludes, up to its reasons: `set num_workers=8`."""
+    concluded = report.verdict.reason.partition(":")[0] if sweep_words.is_sweep(report) else ""
+    return concluded if 0 < len(concluded) <= LONGEST_HEADLINE else VERDICTS[report.verdict.status]
 
 
 def made(report: Report) -> list[tuple[str, str]]:

@@ -199,7 +199,7 @@ def recommendation_of(
         return None
     at = next(point for point in points if point.num_workers == choice.workers)
     now = next((point for point in points if point.num_workers == plan.num_workers), None)
-    bottleneck, why = narrowest_of(points, choice.workers, limited_by)
+    bottleneck, _ = narrowest_of(points, choice.workers, limited_by)
     stays = pays_to_stay(at, persistent=persistent)
     workers = choice.workers
     paid = [trial for trial in trials if trial.pays and trial.workers == workers]
@@ -208,7 +208,7 @@ def recommendation_of(
     ahead = tried.get("prefetch_factor", Advised(value=plan.prefetch_factor if workers else None, basis="kept"))
     factor = ahead.value if isinstance(ahead.value, int) else plan.prefetch_factor
     one = msgspec.structs.replace(plan, num_workers=workers, prefetch_factor=factor)
-    said = [reason_of(choice, why, stays=stays and not persistent), *beside_it(paid, nothing_to_read), read, noise_of(choice)]
+    said = [reason_of(choice, stays=stays and not persistent), *beside_it(paid, nothing_to_read), read, noise_of(choice)]
     return Recommendation(
         num_workers=Advised(value=workers, basis="measured"),
         prefetch_factor=ahead,
@@ -248,19 +248,20 @@ def pays_to_stay(at: Point, *, persistent: bool) -> bool:
     return at.startup_s >= PERSISTENT_PAYS * at.epoch_s
 
 
-def reason_of(choice: Choice, why: str, *, stays: bool) -> str:
+def reason_of(choice: Choice, *, stays: bool) -> str:
+    """Why this number of workers; what is in the way is told beside it."""
     workers = choice.workers or 0
     others = [n for n in choice.scores if n != workers]
     if choice.conclusion == "keep":
-        said = f"no other setting is more than 3 % faster than {count(workers, 'worker')}"
+        said = f"No other setting is more than 3 % faster than {count(workers, 'worker')}"
         if choice.smallest is not None and choice.smallest < workers:
             said += f"; {choice.smallest} would do as well, and take less memory"
     elif others:
         said = f"{count(workers, 'worker')}: the fewest within 3 % of the best of {', '.join(map(str, sorted(choice.scores)))}"
     else:
-        said = f"only {count(workers, 'worker')} was measured"
+        said = f"Only {count(workers, 'worker')} was measured"
     kept = " Workers that stay do not see what changes in the dataset between epochs (set_epoch)." if stays else ""
-    return f"{said}. {why[0].upper()}{why[1:]}.{kept}"
+    return f"{said}.{kept}"
 
 
 def noise_of(choice: Choice) -> str:

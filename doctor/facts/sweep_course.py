@@ -19,7 +19,7 @@ from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_room import room_of
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
-from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of
+from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
 from dl_doctor.model import Unavailable
@@ -313,7 +313,7 @@ class Course:
         if told.kind == "sharing":
             self._take_sharing(draws_of("iterable", answers))
         elif answer.answer is None:
-            trouble = trouble_of(answer)
+            trouble = without_answer(answer)
             if told.kind == "step":
                 self.unmeasurable = f"--step {self.options.step}: {in_a_line(trouble)}"
             else:
