@@ -135,6 +135,7 @@ class Course:
             shards=shards or None,
             current=plan.num_workers,
             listed=options.workers,
+            demand=self.demand_per_s,
             budget_s=options.budget_s,
         )
 
@@ -323,6 +324,7 @@ class Course:
             self._read_batches = answer.answer["batches"]
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
+            self.bounds = msgspec.structs.replace(self.bounds, demand=self.demand_per_s)
             self.unmeasurable = self._too_slow_a_step()
 
     def _too_slow_a_step(self) -> str | None:
@@ -448,7 +450,8 @@ class Course:
     ) -> Measurement:
         cached = kind == "cached"
         window_s = self.window_s / 2 if cached else self.window_s
-        turns_s = 0.0 if cached else TURNS * self.batch_s * max(1.0, workers / self.bounds.cpus)
+        loading_s, taking_s = self.batch_s * max(1.0, workers / self.bounds.cpus), max(workers, 1) * (self.step_s or 0.0)
+        turns_s = 0.0 if cached else TURNS * max(loading_s, taking_s)
         most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + 0.5 * workers)
         plain = {
             "workers": workers,

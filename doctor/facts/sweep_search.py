@@ -21,8 +21,11 @@ ROUNDS = 2
 MOST_WORKERS = 32
 """Beyond it nothing is tried unless it is asked for."""
 
-SHORT_BUDGET_S = 30.0
-"""Below it one rung without gain ends the ladder, otherwise two in a row do."""
+SHORT_BUDGET_S = 15.0
+"""Below it one rung without gain ends the ladder, otherwise two in a row do: one alone may be a neighbour's doing."""
+
+FEEDS = 0.97
+"""Of what the step takes: a rung that delivers so much leaves nothing to be gained by climbing on."""
 
 Purpose = Literal["ladder", "refine", "verify", "first"]
 """The last one is not compared: it tells how long the first epoch takes."""
@@ -63,6 +66,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     listed: tuple[int, ...] | None = None
     """The only ones to try, where the user says so."""
+
+    demand: float | None = None
+    """Samples per second that the step takes."""
 
     budget_s: float = 60.0
 
@@ -109,8 +115,13 @@ def ladder(bounds: Bounds) -> list[int]:
 
 
 def ended(tried: Sequence[Tried], bounds: Bounds, workers: int) -> bool:
-    """Whether the ladder need not go on to so many workers: nothing was gained, or the CPUs are in use and shared already."""
-    climbed = [one for one in tried if one.purpose == "ladder" and 0 < one.workers < workers]
+    """Whether the ladder need not go on to so many workers: the step has what it takes, nothing was gained any more, or the CPUs
+    are in use and shared already.
+    """
+    below = [one for one in tried if one.purpose == "ladder" and one.workers < workers]
+    if bounds.demand is not None and any(one.rate >= FEEDS * bounds.demand for one in below):
+        return True
+    climbed = [one for one in below if one.workers]
     patience = 1 if bounds.budget_s < SHORT_BUDGET_S else 2
     best, without_gain = 0.0, 0
     for one in sorted(climbed, key=lambda one: one.workers):

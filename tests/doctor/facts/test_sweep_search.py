@@ -55,8 +55,11 @@ def chosen(curve: Curve, bounds: Bounds, **how: Any) -> Choice:
     [
         (computing(4), Bounds(cpus=4), [0, 1, 2, 4, 8]),  # 16 are more than two for each CPU, and those are busy
         (computing(2), Bounds(cpus=8), [0, 1, 2, 4, 8]),  # two rungs without gain
-        (computing(2), Bounds(cpus=8, budget_s=25), [0, 1, 2, 4]),  # one is enough where time is short
+        (computing(2), Bounds(cpus=8, budget_s=12), [0, 1, 2, 4]),  # one is enough where time is short
         (waiting(), Bounds(cpus=2), [0, 1, 2, 4, 8, 16, 32]),  # what waits may be far more than the CPUs
+        (waiting(70), Bounds(cpus=2, demand=70), [0, 1, 2, 4]),  # 4 workers give what the step takes
+        (waiting(70), Bounds(cpus=2, demand=70, current=12), [0, 1, 2, 4, 12]),
+        (waiting(), Bounds(cpus=2, demand=18), [0]),  # so does none
         (waiting(), Bounds(cpus=2, most=5), [0, 1, 2, 4]),  # as many as memory allows
         (computing(2), Bounds(cpus=2, current=12), [0, 1, 2, 4, 12]),  # the job's own setting, wherever it lies
         (waiting(), Bounds(cpus=2, shards=6), [0, 1, 2, 4, 6]),  # beyond them there is nothing to read
