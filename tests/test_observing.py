@@ -44,7 +44,7 @@ def started(folder: Path, *arguments: str, **variables: str) -> "subprocess.Pope
     (folder / "train.py").write_text(TRAIN)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.Popen(
-        [sys.executable, "-m", "dl_doctor", *arguments],
+        ["env", "--default-signal=INT", sys.executable, "-m", "dl_doctor", *arguments],  # a shell's background jobs hear of none
         cwd=folder,
         env={**environment, MARK: str(folder), **variables},
         stdout=subprocess.PIPE,
@@ -98,6 +98,7 @@ def test_ranks(torch_python: str, tmp_path: Path) -> None:
     assert "SIGTERM" not in said
 
 
+@pytest.mark.alone
 def test_a_sweep(torch_python: str, tmp_path: Path) -> None:
     options = ("--workers", "0,2", "--budget", "10", "-o", "report.json")
 

@@ -194,7 +194,8 @@ class Loaded:
 
 def options_of(kind):
     """Which of the parameters that only some versions of torch have this DataLoader takes."""
-    taken = {name for base in kind.__mro__ for name in inspect.signature(base.__init__).parameters}
+    codes = [base.__init__.__code__ for base in kind.__mro__ if inspect.isfunction(base.__init__)]
+    taken = {name for code in codes for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
     return sorted(taken & {"in_order", "worker_method"})
 
 
