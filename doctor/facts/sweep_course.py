@@ -18,7 +18,7 @@ from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_room import room_of
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
-from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, ended, next_rung
+from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
 from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
@@ -38,6 +38,9 @@ WITH_SETTLING = 1.5
 
 LONGEST_WINDOWS = 4
 """A slow dataset may take so many windows for the few batches that make a measurement."""
+
+SLOW_WINDOWS = 2
+"""A measurement that takes more windows than that, because batches take long, is worth saving."""
 
 TURNS = 6
 """Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
@@ -164,13 +167,14 @@ class Course:
 
     @property
     def undecided(self) -> bool:
-        """Whether time was over before the ladder came to the setting of now, or, where there is none, to two workers: that one
-        is no better than none says nothing of more of them.
+        """Whether time was over on the way up, before the setting of now was tried or while that was the best so far: that one
+        worker is no faster than none says nothing of four.
         """
-        reach = 2 if self.bounds.current is None else self.bounds.current
-        top = max((one.workers for one in self.measured), default=-1)
-        cut = self.out_of_time and self.bounds.listed is None and top < min(reach, self.bounds.most)
-        return cut and not ended(self.tried, self.bounds, top + 1)
+        if not self.out_of_time or not self.measured or next_on_ladder(self.tried, self.bounds) is None:
+            return False
+        reach = min(2 if self.bounds.current is None else self.bounds.current, self.bounds.most)
+        asked_for = self.bounds.listed is not None
+        return not asked_for and (max(one.workers for one in self.measured) < reach or self.choice.conclusion == "keep")
 
     @property
     def data_bytes(self) -> int | None:
@@ -211,6 +215,7 @@ class Course:
     @property
     def known(self) -> Known:
         alone = [one.rate.samples_per_s for one in self.measured if one.workers == 1]
+        alone = alone or [one.rate.samples_per_s for one in self.measured if one.workers == 0]
         return Known(
             costs=self.costs.of_later_epochs if self.costs and self._reads_again else self.costs,
             one_worker_per_s=sum(alone) / len(alone) if alone else None,
@@ -322,6 +327,7 @@ class Course:
         elif told.kind == "costs":
             self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
+            self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.window_s)
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
             self.bounds = msgspec.structs.replace(self.bounds, demand=self.demand_per_s)
@@ -402,7 +408,7 @@ class Course:
     def _fits(self, left_s: float) -> bool:
         """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
         starting_s = self.measured[-1].startup_s if self.measured else 0.0
-        return self.window_s + starting_s <= left_s + OVERTIME_S
+        return max(self.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
         """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault; what

@@ -70,6 +70,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     demand: float | None = None
     """Samples per second that the step takes."""
 
+    slow: bool = False
+    """Whether batches take so long that each rung counts: then one worker, which is hardly ever best, is no rung."""
+
     budget_s: float = 60.0
 
 
@@ -107,6 +110,8 @@ def ladder(bounds: Bounds) -> list[int]:
         return [workers for workers in bounds.listed if workers <= bounds.most]
     top = min(bounds.most, MOST_WORKERS, bounds.shards or MOST_WORKERS)
     rungs = {0, *(2**power for power in range(17) if 2**power <= top)}
+    if bounds.slow and top > 1:
+        rungs.discard(1)
     if bounds.shards == top:
         rungs.add(top)
     if bounds.current is not None and bounds.current <= bounds.most:

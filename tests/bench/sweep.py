@@ -1,6 +1,7 @@
 """What `dl-doctor sweep` recommends, against a grid and against rules of thumb: `make bench-sweep`.
 
-Of each case in sweep_cases.toml: a grid over GRID is measured twice, in opposite order; the sweep runs; then what it recommends
+Of each case in sweep_cases.toml: a grid over GRID is measured twice, in opposite order; the sweep runs, with two fifths of
+that time for its budget; then what it recommends
 and what the grid found best are measured five times in turn, unless they are the same. A case counts where both passes agree
 within 5 % at the best; where they do not, the sweep has to say that it is too noisy. Of some cases the sweep runs again beside a
 busy neighbour, and what it recommends there is compared with the grid's best, in turn and beside the neighbour, too.
@@ -123,9 +124,9 @@ def grid_of(case: dict[str, Any], seconds: float) -> Grid:
     return Grid(means, agree, took_s)
 
 
-def row_of(name: str, case: dict[str, Any], grid: Grid, *, seconds: float, budget_s: float, neighbour: bool = False) -> Row:
+def row_of(name: str, case: dict[str, Any], grid: Grid, *, seconds: float, share: float, neighbour: bool = False) -> Row:
     begin_s = time.monotonic()
-    found = sweep(case, budget_s)
+    found = sweep(case, round(share * grid.seconds, 1))
     sweep_s = time.monotonic() - begin_s
     recommended = found["recommendation"]["num_workers"]["value"] if found["recommendation"] else None
     return Row(
@@ -146,11 +147,13 @@ def row_of(name: str, case: dict[str, Any], grid: Grid, *, seconds: float, budge
 
 
 def share_of(case: dict[str, Any], recommended: int, best: int, seconds: float) -> float:
-    """The recommended setting's rate by the best one's: the median of rounds in turn."""
+    """The recommended setting's rate by the best one's: the median of rounds in turn, ABBAABBAAB."""
     if recommended == best:
         return 1.0
-    pairs = [rates(case, seconds, [recommended, best] if turn % 2 else [best, recommended]) for turn in range(ROUNDS)]
-    return statistics.median(pair[0] / pair[1] if turn % 2 else pair[1] / pair[0] for turn, pair in enumerate(pairs))
+    turns = [(recommended, best) if turn % 2 else (best, recommended) for turn in range(ROUNDS)]
+    measured = iter(rates(case, seconds, [workers for pair in turns for workers in pair]))
+    rounds = [dict(zip(pair, (next(measured), next(measured)), strict=True)) for pair in turns]
+    return statistics.median(one[recommended] / one[best] for one in rounds)
 
 
 @contextmanager
@@ -220,7 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help="only these")
     parser.add_argument("--seconds", type=float, default=3.0, help="of a window of the grid")
-    parser.add_argument("--budget", type=float, default=25.0, help="of the sweep")
+    parser.add_argument("--share", type=float, default=0.4, help="of the time that a case's grid took, for its sweep's budget")
     parser.add_argument("--json", type=Path, help="write all rows there")
     asked = parser.parse_args()
     cases = tomllib.loads((HERE / "sweep_cases.toml").read_text())
@@ -230,7 +233,7 @@ def main() -> int:
         os.environ["SWEEP_JPEGS"] = folder
         if "jpeg" in wanted:
             pictures(Path(folder))
-        options = {"seconds": asked.seconds, "budget_s": asked.budget}
+        options = {"seconds": asked.seconds, "share": asked.share}
         grids = {}
         for name in wanted:
             grids[name] = grid_of(cases[name], asked.seconds)

@@ -210,3 +210,24 @@ def test_a_step_that_leaves_no_time_for_measurements_says_so(step_s: float, why:
 
     assert of.unmeasurable == why
     assert (of.next(BUDGET_S) is None) == (why is not None)
+
+
+@pytest.mark.parametrize(
+    ("rungs", "conclusion"),
+    [
+        (2, "nothing"),  # 0 and 1, of a job that has 2
+        (3, "nothing"),  # 2 are the best of 0, 1 and 2, and nobody knows of 4
+        (4, "change"),  # to 4, on the way up; the reason says that more may be better
+    ],
+)
+def test_what_is_cut_short_on_the_way_up_keeps_nothing(rungs: int, conclusion: str) -> None:
+    of = course()
+    for _ in range(2 + rungs):
+        wanted = of.next(BUDGET_S)
+        assert wanted is not None
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1))], None)
+    assert of.next(0.0) is None
+    found = told(of, BUDGET_S)
+
+    assert found.conclusion == conclusion
+    assert ("may find more" in found.why) == (conclusion == "change")
