@@ -1,10 +1,10 @@
 """What `dl-doctor sweep` recommends, against a grid and against rules of thumb: `make bench-sweep`.
 
-Of each case in sweep_cases.toml: a grid over GRID is measured twice, in opposite order; the sweep runs, with two fifths of
-that time for its budget; then what it recommends
-and what the grid found best are measured five times in turn, unless they are the same. A case counts where both passes agree
-within 5 % at the best; where they do not, the sweep has to say that it is too noisy. Of some cases the sweep runs again beside a
-busy neighbour, and what it recommends there is compared with the grid's best, in turn and beside the neighbour, too.
+Of each case in sweep_cases.toml: a grid over GRID is measured twice, in opposite order; the sweep runs, with two fifths of that time
+for its budget; then what it recommends and what the grid found best are measured five times in turn, unless they are the same. A
+case counts where both passes agree within 5 % at the best; where they do not, the sweep has to say that it is too noisy. Of some
+cases the sweep runs again beside a busy neighbour, and what it recommends there is compared with the grid's best, in turn and beside
+the neighbour, too.
 """
 
 import argparse
