@@ -19,6 +19,10 @@ Bottleneck = Literal[
 FED = 0.95
 """Of what the step takes: a loader that delivers this much is not in the way."""
 
+READY = 0.10
+"""Of the main process's time, waiting for batches: no more than that is the taking over of batches that are there. It is also the
+line of MLPerf Storage: an accelerator that is in use 90 % of the time is fed."""
+
 WANTS_CPU = 0.7
 """Of the workers' time, on a CPU or waiting for one: then they compute."""
 
@@ -207,10 +211,12 @@ def fed(seen: Evidence, known: Known) -> Named | None:
     if known.demand_per_s is None:
         return None
     enough = seen.samples_per_s >= FED * known.demand_per_s
-    ready = seen.workers > 0 and seen.waits_for_batches is not None and seen.waits_for_batches <= 1 - FED
-    if not (enough or ready):
+    waits = seen.waits_for_batches if seen.workers else None
+    if not enough and (waits is None or waits > READY):
         return None
     got = f"the loader delivers {plain(seen.samples_per_s)} samples/s, and the step takes {plain(known.demand_per_s)}"
+    if not enough:
+        got += f" at most; it waits {plain(100 * (waits or 0.0))} % of the time, for batches that are there to be taken over"
     if known.host_bound:
         return "host", f"{got}: it keeps the main process's CPU busy"
     return "gpu", got

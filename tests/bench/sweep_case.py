@@ -29,7 +29,7 @@ class Synthetic(Dataset):
     def __getitem__(self, index: int) -> object:
         info = get_worker_info()
         others = info.num_workers - 1 if info else 0
-        wait = CASE.get("wait", 0) + CASE.get("each_worker", 0) * others
+        wait = CASE.get("wait", 0) + CASE.get("each_worker", 0) * others**2
         if wait:
             time.sleep(wait / 1000)
         if "compute" in CASE:

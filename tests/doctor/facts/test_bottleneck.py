@@ -53,6 +53,8 @@ def named(evidence: dict[str, Any], costs: dict[str, Any] | None = WORKS, **know
         ("gpu", {}, WORKS, {"demand_per_s": 410.0}),
         ("latency", {}, SLEEPS, {"demand_per_s": 900.0, "one_worker_per_s": 100.0}),
         ("gpu", {"waits_for_batches": 0.02}, WORKS, {"demand_per_s": 600.0}),  # each batch was there when it was wanted
+        ("gpu", {"waits_for_batches": 0.08}, WORKS, {"demand_per_s": 430.0}),  # and taking it over took the rest
+        ("cpu", {"waits_for_batches": 0.2, "wants_cpu": 0.9}, WORKS, {"demand_per_s": 500.0}),
         ("latency", {"workers": 16}, SLEEPS, {"demand_per_s": 480.0, "one_worker_per_s": 150.0, "order_gain": None}),
         ("host", {}, WORKS, {"demand_per_s": 410.0, "host_bound": True}),
         ("unknown", {}, SLEEPS, {"one_worker_per_s": 380.0, "shards": 2}),  # two of four have nothing to read
