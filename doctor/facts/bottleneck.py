@@ -33,6 +33,9 @@ batches are delivered in order, are idle."""
 MAIN_BUSY = 0.7
 """CPUs that the main process uses, or waits for, while its workers do not compute: then taking over batches takes the time."""
 
+MAIN_COMPUTES = 0.3
+"""CPUs that the main process uses at least, then: one that only waits for a CPU has a neighbour and little to do."""
+
 WAITS_FOR_DISK = 0.3
 """Of looks at the workers, in which the kernel had them wait for a disk (state D)."""
 
@@ -252,6 +255,8 @@ def handing_over(seen: Evidence, _: Known) -> Named | None:
     """The main process has its hands full, and the workers wait for it."""
     waiting = seen.wants_cpu is not None and seen.wants_cpu < WANTS_CPU
     if not seen.workers or not waiting or seen.main_wants is None or seen.main_wants < MAIN_BUSY:
+        return None
+    if seen.main_cpus is not None and seen.main_cpus < MAIN_COMPUTES:
         return None
     told = f"the main process is busy taking over batches {plain(100 * min(1.0, seen.main_wants))} % of the time"
     return "ipc", f"{told}, while the workers wait"

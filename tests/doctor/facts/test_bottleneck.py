@@ -31,6 +31,7 @@ def named(evidence: dict[str, Any], costs: dict[str, Any] | None = WORKS, **know
         ("cpu", {"wants_cpu": 0.99}, WORKS, {"delivering_s": 0.0002}),
         ("ipc", {"main_cpus": 0.95, "main_wants": 0.97}, WORKS, {}),
         ("ipc", {"main_cpus": 0.4, "main_wants": 0.97}, WORKS, {}),  # a neighbour has the rest
+        ("latency", {"main_cpus": 0.2, "main_wants": 0.9}, SLEEPS, {"one_worker_per_s": 100.0}),  # and this one wants little
         ("cpu", {"main_wants": 0.95, "wants_cpu": 0.9}, WORKS, {}),
         ("latency", {}, SLEEPS, {"one_worker_per_s": 100.0}),  # 4 workers, 4 times as fast
         ("latency", {"workers": 1}, SLEEPS, {"one_worker_per_s": 400.0}),
