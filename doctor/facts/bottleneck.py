@@ -143,7 +143,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The same, and what it waited for a CPU meanwhile."""
 
     waits_for_batches: float | None = None
-    """Part of the time in which the main process waited for the loader."""
+    """Part of the time in which the main process waited for the loader, without what it took to take batches over."""
 
     waits_for_disk: float | None = None
     """Part of the looks at the workers that found them in state D."""
@@ -219,7 +219,7 @@ def fed(seen: Evidence, known: Known) -> Named | None:
         return None
     got = f"the loader delivers {plain(seen.samples_per_s)} samples/s, and the step takes {plain(known.demand_per_s)}"
     if not enough:
-        got += f" at most; it waits {plain(100 * (waits or 0.0))} % of the time, for batches that are there to be taken over"
+        got += f" at most; it waits for batches {plain(100 * (waits or 0.0))} % of the time, beside taking them over"
     if known.host_bound:
         return "host", f"{got}: it keeps the main process's CPU busy"
     return "gpu", got

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from dl_doctor.facts.sweep_rungs import Measured
-from dl_doctor.facts.sweep_search import Tried
+from dl_doctor.facts.sweep_search import ROUNDS, Tried
 
 AS_GOOD = 0.97
 """Of the best: fewer workers that reach it are better, they take less memory."""
@@ -103,13 +103,16 @@ def too_noisy(chosen: int, scores: Mapping[int, float], rounds: Sequence[Mapping
 
 
 def scores_of(tried: Sequence[Tried]) -> dict[int, float]:
-    """Of each setting: its verification rounds where there are any, as parts of the best one's in the same round.
+    """Of each setting: its verification rounds, as parts of the best one's in the same round.
 
-    What drifts between rounds, such as a neighbour, then changes nothing.
+    What drifts between rounds, such as a neighbour, then changes nothing. Where time was over before the second round, the mean
+    of all that was measured of it.
     """
     rounds = rounds_of(verified(tried))
     if not rounds:
         return {one.workers: one.score for one in tried}
+    if len(rounds) < ROUNDS and len({one.warm for one in tried}) == 1:  # one round decides no more than the look before it
+        return {one.workers: statistics.fmean(same.score for same in tried if same.workers == one.workers) for one in tried}
     means = {workers: statistics.fmean(turn[workers] for turn in rounds) for workers in rounds[0]}
     best = max(means, key=lambda workers: means[workers])
     first = {one.workers: one.score for one in tried if one.purpose != "verify"}

@@ -154,7 +154,7 @@ def evidence_of(deliveries: Sequence[Delivery], workers: int, rate: float) -> Ev
         waits_for_cpu=mean([queued(seen) for seen in books]),
         cpus_used=used if workers else main,
         main_cpus=main,
-        waits_for_batches=mean([seen.waited_s / seen.seconds for seen in books]),
+        waits_for_batches=mean([max(0.0, seen.waited_s - seen.main_s - seen.main_queued_s) / seen.seconds for seen in books]),
         main_wants=mean([(seen.main_s + seen.main_queued_s) / seen.seconds for seen in books]),
         waits_for_disk=mean([delivery.waits_for_disk for delivery in deliveries]) if workers else None,
         gpu_busy=mean([delivery.gpu_busy for delivery in deliveries]),

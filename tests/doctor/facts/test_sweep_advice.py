@@ -183,7 +183,7 @@ def test_evidence_is_made_of_the_kernels_books() -> None:
     assert found.rate == Rate(samples_per_s=100.0, low=100.0, high=100.0, seconds=10.0)
     assert found.evidence == Evidence(
         workers=2, samples_per_s=100.0, wants_cpu=0.7, waits_for_cpu=0.3, cpus_used=0.8, main_cpus=0.05, main_wants=0.1,
-        waits_for_batches=0.9, waits_for_disk=0.0, stored_bytes=0.0, received_bytes=0.0, startup_s=0.5, loading_s=10.0,
+        waits_for_batches=0.8, waits_for_disk=0.0, stored_bytes=0.0, received_bytes=0.0, startup_s=0.5, loading_s=10.0,
         others_cpus=pytest.approx(1.05),
     )  # fmt: skip
 

@@ -221,3 +221,12 @@ def test_what_was_measured_once_counts_by_its_interval() -> None:
 
     assert choose(once, None, {1: 0.3}).conclusion == "too_noisy"
     assert choose(once, None, {1: 0.02}).conclusion == "change"
+
+
+def test_one_round_decides_no_more_than_the_look_before_it() -> None:
+    """8 workers were as fast as 12 at first, and slower by 5 % in the only round that there was time for."""
+    looks = [(8, 100.0, "ladder"), (12, 100.0, "refine"), (8, 95.0, "verify"), (12, 100.0, "verify")]
+    tried = [Tried(workers=workers, rate=rate, score=rate, purpose=purpose) for workers, rate, purpose in looks]  # type: ignore[arg-type]
+
+    assert choose(tried, None, {}).smallest == 8
+    assert choose([*tried, *tried[2:]], None, {}).smallest == 12
