@@ -151,7 +151,7 @@ def pipeline_of(sweep: object) -> Pipeline:
     """The way of a sample, with the rates that a sweep has measured, if there was one."""
     known = sweep if isinstance(sweep, LoaderSweep) else None
     rates: dict[str, float] = {stage.name: stage.samples_per_s for stage in known.stages} if known else {}
-    asked = {"step"} if known else {name for name, _ in STAGES}  # what a sweep did not see, another one would not either
+    asked = {"step"} if known else {name for name, _ in STAGES}  # this sweep did not see the others
     stages = tuple(
         Stage(name=name, samples_per_s=rates.get(name), measured_by=option if name in asked else "") for name, option in STAGES
     )

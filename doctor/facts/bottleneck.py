@@ -20,8 +20,8 @@ FED = 0.95
 """Of what the step takes: a loader that delivers this much is not in the way."""
 
 READY = 0.10
-"""Of the main process's time, waiting for batches: no more than that is the taking over of batches that are there. It is also the
-line of MLPerf Storage: an accelerator that is in use 90 % of the time is fed."""
+"""Of the main process's time, waiting for batches: no more than that is the taking over of batches that are there. Proposal:
+MLPerf Storage calls an accelerator fed that is in use 90 % of the time."""
 
 WANTS_CPU = 0.7
 """Of the workers' time, on a CPU or waiting for one: then they compute."""

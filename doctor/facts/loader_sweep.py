@@ -161,10 +161,10 @@ def not_measured(loader: Loader, readable: ReadableDataset | Unavailable, plan: 
     if loader.arguments is None and plan.batch_size is None:
         return Unavailable.not_asked("needs --loader, or --batch-size beside --dataset")
     if loader.arguments is not None and loader.arguments.batches == 0:
-        few = f" of {plain(plan.batch_size)} samples" if plan.batch_size else ""
-        return Unavailable.absent(
-            f"an epoch has no batch{few}: the dataset has {count(loader.length or 0, 'sample')} (drop_last)"
-        )
+        why = ""
+        if plan.batch_size is not None and loader.length is not None and loader.length < plan.batch_size:
+            why = f": {count(loader.length, 'sample')} are fewer than batch_size={plan.batch_size}, and are dropped"
+        return Unavailable.absent(f"an epoch has no batch{why}")
     return None
 
 
@@ -265,7 +265,7 @@ def how_it_was_read(course: Course, choice: Choice) -> str:
     if choice.mixed:
         return "Some settings read data for the first time, others read it again: they do not compare well."
     compared = verified(course.tried) or course.tried
-    return in_words(course.epochs, course.data_bytes, course.room_bytes, warm=all(one.warm for one in compared))
+    return in_words(course.epochs, course.data_bytes, course.room.headroom_bytes, warm=all(one.warm for one in compared))
 
 
 def why_of(course: Course, choice: Choice, told: Recommendation | None) -> str:
@@ -302,7 +302,7 @@ def unfinished(points: Sequence[Point], *, complete: bool) -> str:
 def nothing(course: Course) -> str:
     """Why nothing can be recommended; where batches are slow, what would help."""
     if course.unmeasurable:
-        return f"nothing was measured: {course.unmeasurable}"
+        return f"nothing {'can be told' if course.measured else 'was measured'}: {course.unmeasurable}"
     counts = sorted({one.workers for one in course.measured})
     said = f"only {' and '.join(map(str, counts))} workers were measured" if counts else "nothing was measured"
     if course.repeats and not counts:

@@ -8,10 +8,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from dl_doctor.facts.sweep_rungs import Measured
-from dl_doctor.facts.sweep_search import ROUNDS, Tried
-
-AS_GOOD = 0.97
-"""Of the best: fewer workers that reach it are better, they take less memory."""
+from dl_doctor.facts.sweep_search import AS_GOOD, ROUNDS, Tried
 
 REPEATS = 0.05
 """Two measurements of the best setting that lie no further apart repeat: what is measured in turn then holds. The bench asks the

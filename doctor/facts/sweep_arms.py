@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from dl_doctor.facts.bottleneck import FREED_BY_ORDER
-from dl_doctor.facts.recommending import AS_GOOD
+from dl_doctor.facts.sweep_search import AS_GOOD
 from dl_doctor.units import plain
 
 Name = Literal["in_order", "worker_method", "prefetch_factor"]

@@ -94,7 +94,6 @@ class Course:
         self.room = room_of(memory, shm)
         self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
-        self.room_bytes = memory.headroom_bytes
         self.measured: list[Measured] = []
         self.first: list[Measured] = []
         """While reading for the first time, where settings are compared while reading again."""
@@ -183,7 +182,7 @@ class Course:
     @property
     def epochs(self) -> Epochs:
         """Those that count."""
-        return epochs_that_count(self.data_bytes, self.room_bytes)
+        return epochs_that_count(self.data_bytes, self.room.headroom_bytes)
 
     @property
     def reads_a_disk(self) -> bool:
@@ -411,14 +410,14 @@ class Course:
         return max(self.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
-        """No setting from here on is tried. What breaks without any that works, or as the job has it, is the loader's fault; what
-        is only late is not, on a machine that may be busy.
+        """No setting from here on is tried. What breaks without any that works, or with no more workers than the job has, is the
+        loader's fault; what is only late there is not, on a machine that may be busy, and leaves nothing to be told.
         """
         memory = refused_memory(trouble.text)
-        decisive = workers == self.bounds.current or not any(one.workers for one in self.measured) or workers <= 1
-        if decisive and not memory and not trouble.late:
+        decisive = not memory and (workers <= max(1, self.bounds.current or 0) or not any(one.workers for one in self.measured))
+        if decisive and not trouble.late:
             self.broke = in_a_line(trouble)
-        elif decisive and trouble.late and not self.measured:
+        elif decisive:
             self.unmeasurable = f"{count(workers, 'worker')}: {in_a_line(trouble)}"
         else:
             self.limited_by = f"{count(workers, 'worker')}: {'it was refused more memory' if memory else in_a_line(trouble)}"

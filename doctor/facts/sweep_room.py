@@ -13,10 +13,14 @@ SHARE_OF_HEADROOM = 0.6
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What settings may take. None where shared memory has no limit of its own, or is not known."""
+    """The memory that is left, and what settings may take of it. Free shared memory is None without a limit, or if not known."""
 
-    allowed_bytes: int
+    headroom_bytes: int
     free_shared_bytes: int | None
+
+    @property
+    def allowed_bytes(self) -> int:
+        return int(SHARE_OF_HEADROOM * self.headroom_bytes)
 
     def most_workers(self, plan: LoaderPlan, wished: int) -> tuple[int, str | None]:
         """The most that fit, and what keeps it from more: None where that is as many as are wished."""
@@ -38,7 +42,7 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def room_of(memory: MemoryBudget, shm: SharedMemory | Unavailable) -> Room:
-    return Room(int(SHARE_OF_HEADROOM * memory.headroom_bytes), None if isinstance(shm, Unavailable) else shm.free_bytes)
+    return Room(memory.headroom_bytes, None if isinstance(shm, Unavailable) else shm.free_bytes)
 
 
 def shared_bytes(plan: LoaderPlan, workers: int, prefetch_factor: int) -> int:

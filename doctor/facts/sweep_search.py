@@ -24,8 +24,10 @@ MOST_WORKERS = 32
 SHORT_BUDGET_S = 15.0
 """Below it one rung without gain ends the ladder, otherwise two in a row do: one alone may be a neighbour's doing."""
 
-FEEDS = 0.97
-"""Of what the step takes: a rung that delivers so much leaves nothing to be gained by climbing on."""
+AS_GOOD = 0.97
+"""Of the best: fewer workers that reach it are better, they take less memory. A rung that gives so much of what the step takes
+leaves nothing to be gained by climbing on.
+"""
 
 Purpose = Literal["ladder", "refine", "verify", "first"]
 """The last one is not compared: it tells how long the first epoch takes."""
@@ -124,7 +126,7 @@ def ended(tried: Sequence[Tried], bounds: Bounds, workers: int) -> bool:
     are in use and shared already.
     """
     below = [one for one in tried if one.purpose == "ladder" and one.workers < workers]
-    if bounds.demand is not None and any(one.rate >= FEEDS * bounds.demand for one in below):
+    if bounds.demand is not None and any(one.rate >= AS_GOOD * bounds.demand for one in below):
         return True
     climbed = [one for one in below if one.workers]
     patience = 1 if bounds.budget_s < SHORT_BUDGET_S else 2

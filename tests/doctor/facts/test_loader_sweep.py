@@ -164,6 +164,17 @@ def test_a_loader_with_threads_of_its_own_is_not_measured(package: str, told: st
     assert missing == Unavailable.absent(f"num_workers does not apply: {told}" if told else "no Dataset of torch")
 
 
+@pytest.mark.parametrize(
+    ("length", "told"),
+    [(3, "an epoch has no batch: 3 samples are fewer than batch_size=32, and are dropped"), (64, "an epoch has no batch")],
+)
+def test_an_epoch_without_a_batch_is_not_measured(length: int, told: str) -> None:
+    """By drop_last, or by a sampler of the job's that gives nothing."""
+    made = facts.loader(facts.loader_arguments(batch_size=32, batches=0), length=length)
+
+    assert loader_sweep.not_measured(made, readable(made), loader_plan(loader=made)) == Unavailable.absent(told)
+
+
 def test_a_loader_that_raises_is_told(torch_python: str) -> None:
     found = swept(torch_python, "raising")
 

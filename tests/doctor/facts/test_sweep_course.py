@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.facts.loader_sweep import told
@@ -200,6 +201,27 @@ def test_a_setting_that_does_not_start_in_time_is_the_last_one() -> None:
     assert found.recommended == 4
     assert found.limited_by is not None
     assert found.limited_by.startswith("8 workers: it did not come back in time")
+
+
+@pytest.mark.parametrize(
+    ("current", "late_at", "conclusion"),
+    [
+        (2, 1, "nothing"),  # without workers it works; that says nothing of the job, which has two
+        (8, 4, "nothing"),  # nor does what fewer workers do
+        (2, 4, "keep"),
+    ],
+)
+def test_what_is_late_as_the_job_has_it_leaves_nothing_to_be_told(current: int, late_at: int, conclusion: str) -> None:
+    of = course()
+    of.bounds = msgspec.structs.replace(of.bounds, current=current)
+    while (wanted := of.next(BUDGET_S)) is not None:
+        faster = 100.0 * {0: 1, 1: 1, 2: 2, 3: 3}.get(wanted.workers, 0)
+        late = wanted.kind == "rung" and wanted.workers >= late_at
+        of.take(wanted, [Probed(None, Ended(how="hung")) if late else answer(wanted, from_disk=False, rate=faster or 1.0)], None)
+    found = told(of, 5.0)
+
+    assert found.conclusion == conclusion
+    assert ("nothing can be told" in found.why) == (conclusion == "nothing")
 
 
 @pytest.mark.parametrize(
