@@ -36,7 +36,7 @@ PAGE_BYTES = 4096
 OBJECT_BYTES = 16
 """The least that an object of Python takes: a count of references and a type."""
 
-HANDING_OVER_BYTES = 5 * MIB // 2
+HANDING_OVER_BYTES = 3 * MIB
 """What making and handing over batches takes on top, which is left out where one worker is measured: 1 to 4 MiB were."""
 
 MARGIN = 1.15
@@ -149,10 +149,13 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
         sharing = max(1.0, (single.copied_per_sample - again.copied_per_sample) / density) if single else 1.0
         share = 1 / max(workers, 1)
         touched = 1 - (1 - share) ** sharing if self.random_order else min(1.0, (1 + sharing / self.batch_size) * share)
-        return min(self.length * density * touched, self._left_to_copy(workers), self.readings[0].after.shared_bytes)
+        return min(self.length * density * touched, self._left_to_copy(workers) / MARGIN, self.readings[0].after.shared_bytes)
 
     def _left_to_copy(self, workers: int) -> float:
-        """Bytes that samples at random copy until hardly any of what they touch is shared, by how much less the later ones do."""
+        """Bytes that samples at random copy until hardly any of what they touch is shared, by how much less the later ones do.
+
+        At most: how far chance may have moved it is added.
+        """
         early, later, in_order = (self._reading(name) for name in ("at random", "at random later", "in order"))
         if not (early and later and in_order and self.length) or not 0 < later.copied_bytes < early.copied_bytes:
             return math.inf
