@@ -27,6 +27,7 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_states,
     host,
     interpreter_build,
     limits,
@@ -79,6 +80,7 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_states import GpuStates
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.limits import Limits
@@ -135,6 +137,7 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuStates",
     "Host",
     "InterpreterBuild",
     "Limits",
@@ -207,6 +210,7 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_states.collect, deadline_s=45),
     Collector(host.collect),
     Collector(interpreter_build.collect),
     Collector(limits.collect),
