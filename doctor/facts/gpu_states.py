@@ -225,7 +225,13 @@ class GpuStates(msgspec.Struct, frozen=True, kw_only=True):
 
     gpus: tuple[GpuState, ...] = ()
     took_s: float | None = None
-    """nvmlInit; the GPUs are started by then, where nothing keeps them started."""
+    """nvmlInit and the handles of all GPUs, which starts those that nothing keeps started."""
+
+    confidential: bool | None = None
+    """Whether confidential computing is on: what goes to the GPUs is then encrypted."""
+
+    errors: dict[str, str] = {}
+    """Of the functions that ask about no single GPU."""
 
 
 async def collect(probes: Probes, nvml: Nvml) -> GpuStates | Unavailable:
