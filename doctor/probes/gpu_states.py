@@ -257,15 +257,16 @@ class Ours:
         self.doctor = next(iter(self.family[3:]), None)  # the probe's process, its interpreter and that one's guard are before it
 
     def known_of(self, pid):
-        """Nothing where no such process is in this PID namespace."""
-        known = status_of(pid)
-        if known is None:
+        """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
+        known, held = status_of(pid), holds(pid, self.nodes)
+        if known is None or held is False:
             return {}
+        uid = uid_of(pid)
         return {
-            "uid": uid_of(pid),
+            "uid": uid,
             "name": known["name"],
             "age_s": known["age_s"],
-            "ours": uid_of(pid) == os.getuid() and holds(pid, self.nodes),
+            "ours": uid == os.getuid() and held is not None,
             "related": self.related(pid, known),
         }
 
@@ -313,12 +314,12 @@ def uid_of(pid):
 
 
 def holds(pid, nodes):
-    """Whether it has a file open whose name begins with one of these."""
+    """Whether it has a file open whose name begins with one of these; None where we may not look."""
     folder = "/proc/%d/fd" % pid
     try:
         return any(linked(os.path.join(folder, number)).startswith(nodes) for number in os.listdir(folder))
     except OSError:
-        return False
+        return None
 
 
 def linked(path):
