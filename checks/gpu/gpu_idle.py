@@ -158,8 +158,8 @@ def duration(seconds: float) -> str:
 def fixes_of(gpu: GpuState, leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
     pids = " ".join(str(process.pid) for process in leftovers)
     end = (Fix("End what is left over, if nobody wants it", (f"kill {pids}",), risk="disruptive"),) if pids else ()
-    another = ",".join(map(str, elsewhere))
-    move = (Fix("Or take GPUs that are idle", (f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={another}",)),) if another else ()
+    take = f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, elsewhere))}"
+    move = (Fix("Or take GPUs that are idle", (take,)),) if elsewhere else ()
     look = Fix("See whose it is, on the host and outside all containers", ("nvidia-smi",), note="Its list names all processes.")
     return (*end, *move, *(() if leftovers else (look,)))
 
