@@ -6,7 +6,9 @@ import msgspec
 
 from dl_doctor.contract import needs_of
 from dl_doctor.facts import (
+    AllocatorSettings,
     Allowance,
+    AppleGpu,
     Batches,
     CpuBudget,
     DataPaths,
@@ -18,7 +20,10 @@ from dl_doctor.facts import (
     GpuAccess,
     GpuGrant,
     GpuLibraries,
+    GpuSharing,
+    GpuStates,
     InterpreterBuild,
+    KernelLog,
     Limits,
     Loader,
     LoaderPlan,
@@ -26,9 +31,11 @@ from dl_doctor.facts import (
     MemoryBudget,
     NvidiaDriver,
     Nvml,
+    OwnGpus,
     PinnedMemory,
     Ranks,
     ReadableDataset,
+    RocmAccess,
     Runtime,
     SharedMemory,
     SharedMemoryUse,
@@ -58,6 +65,9 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.gpu_sharing import Mps
+from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
+from dl_doctor.facts.kernel_log import Xid
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
@@ -299,6 +309,60 @@ def nvml_error(code: str) -> Nvml:
     return Nvml(ended=ANSWERED, error=code)
 
 
+def gpu_state(index: int = 0, **fields: Any) -> GpuState:
+    """A healthy H100 that nobody uses."""
+    known = {
+        "uuid": f"GPU-{index:08x}-0000",
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "pci_device": "2330",
+        "pci_subsystem": "10de:16c1",
+        "capability": (9, 0),
+        "memory_total_bytes": 80 * GIB,
+        "memory_used_bytes": 4 * MIB,
+        "memory_version": 2,
+        "utilisation": (0.0, 0.0, 0.0),
+        "processes_known": True,
+        "ecc": True,
+        "memory_errors": MemoryErrors(corrected=0, uncorrected=0, sram_uncorrected=0, sram_threshold_exceeded=False),
+        "remapped_rows": RemappedRows(corrected=0, uncorrected=0, pending=False, failed=False),
+        "recovery_action": 0,
+        "compute_mode": "default",
+        "mig": False,
+        "virtualization": "none",
+        "persistence": True,
+        "display_active": False,
+        "fabric": Fabric(state="completed", status="SUCCESS", health=1, health_mask=0),
+        "link_gen_max": 5,
+        "link_width_max": 16,
+        "slot_gen_max": 5,
+        "slot_width_max": 16,
+        "power_limit_w": 700.0,
+        "power_limit_default_w": 700.0,
+        "sm_clock_max_mhz": 1980,
+        "memory_clock_max_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "slowdown_c": 87,
+        "errors": {"nvmlDeviceGetRetiredPages": "NOT_SUPPORTED", "nvmlDeviceGetRetiredPagesPendingStatus": "NOT_SUPPORTED"},
+    }
+    return GpuState(**{"index": index, **known, **fields})
+
+
+def gpu_states(*gpus: GpuState, count: int = 2, **fields: Any) -> GpuStates:
+    gpus = gpus or tuple(gpu_state(index) for index in range(count))
+    return GpuStates(**{"ended": ANSWERED, "gpus": gpus, "took_s": 0.1, "confidential": False, **fields})
+
+
+def gpu_process(pid: int = 4711, kind: str = "compute", memory: int | None = 12 * GIB, **fields: Any) -> GpuProcess:
+    """Somebody else's python, for three hours."""
+    known = {"uid": 1005, "name": "python", "age_s": 3 * 3600.0}
+    return GpuProcess(**{"pid": pid, "kind": kind, "memory_bytes": memory, **known, **fields})
+
+
+def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:
+    return OwnGpus(indices=indices, source=source)
+
+
 def visible_gpus(known: Nvml | Unavailable, told: str | None = None, **variables: str) -> VisibleGpus:
     """What CUDA would show with this CUDA_VISIBLE_DEVICES."""
     set_ = {} if told is None else {"CUDA_VISIBLE_DEVICES": told}
@@ -316,6 +380,53 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
     }
     return GpuLibraries(**{**known, **fields})
+
+
+def gpu_sharing(daemon: Any = None, *, folder: str = "/tmp/nvidia-mps", said: bool = False, **fields: Any) -> GpuSharing:
+    """A job that has its GPUs for itself, or finds the daemon of MPS so."""
+    mps = Mps(folder=folder, said=said, daemon=daemon) if daemon else None
+    return GpuSharing(**{"mps": mps, "thread_percentage": None, "shims": (), **fields})
+
+
+def xid(code: int = 79, **fields: Any) -> Xid:
+    """Told once, a minute ago, of the first GPU."""
+    return Xid(**{"pci": "0000:01:00", "code": code, "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus.", **fields})
+
+
+def kernel_log(*xids: Xid, **fields: Any) -> KernelLog:
+    return KernelLog(**{"ended": ANSWERED, "source": "/dev/kmsg", "since_s": 0.0, "now_s": 1000.0, "xids": xids, **fields})
+
+
+def allocator_settings(trouble: str | None = None, **fields: Any) -> AllocatorSettings:
+    known = {"variable": "PYTORCH_ALLOC_CONF", "value": "a:b", "trouble": trouble, "certain": True, "passed_over": ()}
+    return AllocatorSettings(**{**known, **fields})
+
+
+def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (None,), **fields: Any) -> RocmAccess:
+    """A machine with GPUs of AMD's: the errors of opening /dev/kfd and the render nodes, None for those that open."""
+    known = {"major": 226, "mode": 0o660, "uid": 0, "gid": 109}
+    nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
+    bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
+    at_kfd = Node(name="kfd", error=kfd, **known)
+    return RocmAccess(
+        **{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields}
+    )
+
+
+def apple_gpu(**fields: Any) -> AppleGpu:
+    """A Mac with Apple's processor whose GPU computes."""
+    known = {
+        "ended": ANSWERED,
+        "system": "Darwin",
+        "machine": "arm64",
+        "translated": False,
+        "virtual": False,
+        "macos": "15.3",
+        "built": True,
+        "available": True,
+        "agrees": True,
+    }
+    return AppleGpu(**{**known, **fields})
 
 
 def runtime(name: str = "docker", **fields: Any) -> Runtime:

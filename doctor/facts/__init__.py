@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dl_doctor.facts import (
+    allocator_settings,
     allowance,
+    apple_gpu,
     batches,
     burst_credits,
     cgroups,
@@ -27,9 +29,11 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_sharing,
     gpu_states,
     host,
     interpreter_build,
+    kernel_log,
     limits,
     loader,
     loader_plan,
@@ -38,10 +42,12 @@ from dl_doctor.facts import (
     mounts,
     nvidia_driver,
     nvml,
+    own_gpus,
     pinned_memory,
     process_budget,
     ranks,
     readable_dataset,
+    rocm_access,
     runtime,
     shared_memory,
     shared_memory_use,
@@ -56,12 +62,15 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    wanted_precision,
     worker_cuda,
     worker_draws,
     worker_memory,
     worker_roundtrip,
 )
+from dl_doctor.facts.allocator_settings import AllocatorSettings
 from dl_doctor.facts.allowance import Allowance
+from dl_doctor.facts.apple_gpu import AppleGpu
 from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
@@ -80,9 +89,11 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_sharing import GpuSharing
 from dl_doctor.facts.gpu_states import GpuStates
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
+from dl_doctor.facts.kernel_log import KernelLog
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
@@ -91,10 +102,12 @@ from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.own_gpus import OwnGpus
 from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.facts.rocm_access import RocmAccess
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
@@ -109,6 +122,7 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.wanted_precision import WantedPrecision
 from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_draws import WorkerDraws
 from dl_doctor.facts.worker_memory import WorkerMemory
@@ -117,7 +131,9 @@ from dl_doctor.model import Profile
 
 __all__ = [
     "COLLECTORS",
+    "AllocatorSettings",
     "Allowance",
+    "AppleGpu",
     "Batches",
     "BurstCredits",
     "Cgroups",
@@ -137,9 +153,11 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuSharing",
     "GpuStates",
     "Host",
     "InterpreterBuild",
+    "KernelLog",
     "Limits",
     "Loader",
     "LoaderPlan",
@@ -148,10 +166,12 @@ __all__ = [
     "Mounts",
     "NvidiaDriver",
     "Nvml",
+    "OwnGpus",
     "PinnedMemory",
     "ProcessBudget",
     "Ranks",
     "ReadableDataset",
+    "RocmAccess",
     "Runtime",
     "SharedMemory",
     "SharedMemoryUse",
@@ -166,6 +186,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WantedPrecision",
     "WorkerCuda",
     "WorkerDraws",
     "WorkerMemory",
@@ -191,7 +212,9 @@ class Collector:
 
 
 COLLECTORS = (
+    Collector(allocator_settings.collect),
     Collector(allowance.collect),
+    Collector(apple_gpu.collect, profile="default", deadline_s=apple_gpu.DEADLINE_S + 25, exclusive=True),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(burst_credits.collect, profile="deep"),
     Collector(cgroups.collect),
@@ -210,9 +233,11 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_sharing.collect, deadline_s=40),
     Collector(gpu_states.collect, deadline_s=45),
     Collector(host.collect),
     Collector(interpreter_build.collect),
+    Collector(kernel_log.collect, deadline_s=40),
     Collector(limits.collect),
     Collector(loader.collect, profile="default", deadline_s=loader.DEADLINE_S + 25),
     Collector(loader_plan.collect),
@@ -221,10 +246,12 @@ COLLECTORS = (
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
+    Collector(own_gpus.collect),
     Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),
     Collector(readable_dataset.collect),
+    Collector(rocm_access.collect, profile="default", deadline_s=40),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),
@@ -239,6 +266,7 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(wanted_precision.collect),
     Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25, exclusive=True),
     Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25, exclusive=True),
     Collector(worker_memory.collect, profile="default", deadline_s=worker_memory.DEADLINE_S + 25, exclusive=True),
