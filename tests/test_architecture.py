@@ -69,7 +69,7 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
-    ".accounts .at_fork .attributes .culprit .forkserver .gpu_busy .indices .limits .loaded .parcel .patience .shards .specs "
+    ".accounts .at_fork .attributes .culprit .forkserver .gpu_busy .indices .limits .loaded .nvml_calls .parcel .patience .shards .specs "
     ".step_function .stream .sweep_costs",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
