@@ -30,7 +30,9 @@ from dl_doctor.facts import (
     gpu_grant,
     gpu_libraries,
     gpu_sharing,
+    gpu_shortfalls,
     gpu_states,
+    gpu_yardsticks,
     host,
     interpreter_build,
     kernel_log,
@@ -90,7 +92,9 @@ from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
 from dl_doctor.facts.gpu_sharing import GpuSharing
+from dl_doctor.facts.gpu_shortfalls import GpuShortfalls
 from dl_doctor.facts.gpu_states import GpuStates
+from dl_doctor.facts.gpu_yardsticks import GpuYardsticks
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
 from dl_doctor.facts.kernel_log import KernelLog
@@ -154,7 +158,9 @@ __all__ = [
     "GpuGrant",
     "GpuLibraries",
     "GpuSharing",
+    "GpuShortfalls",
     "GpuStates",
+    "GpuYardsticks",
     "Host",
     "InterpreterBuild",
     "KernelLog",
@@ -234,7 +240,9 @@ COLLECTORS = (
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
     Collector(gpu_sharing.collect, deadline_s=40),
+    Collector(gpu_shortfalls.collect),
     Collector(gpu_states.collect, deadline_s=45),
+    Collector(gpu_yardsticks.collect),
     Collector(host.collect),
     Collector(interpreter_build.collect),
     Collector(kernel_log.collect, deadline_s=40),
