@@ -27,6 +27,7 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_probe,
     gpu_states,
     host,
     interpreter_build,
@@ -82,6 +83,7 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_probe import GpuProbe
 from dl_doctor.facts.gpu_states import GpuStates
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
@@ -141,6 +143,7 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuProbe",
     "GpuStates",
     "Host",
     "InterpreterBuild",
@@ -216,6 +219,7 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_probe.collect, profile="default", deadline_s=gpu_probe.LONGEST_S, exclusive=True),
     Collector(gpu_states.collect, deadline_s=45),
     Collector(host.collect),
     Collector(interpreter_build.collect),
