@@ -6,7 +6,9 @@ import msgspec
 
 from dl_doctor.contract import needs_of
 from dl_doctor.facts import (
+    AllocatorSettings,
     Allowance,
+    AppleGpu,
     Batches,
     CpuBudget,
     DataPaths,
@@ -19,8 +21,10 @@ from dl_doctor.facts import (
     GpuGrant,
     GpuLibraries,
     GpuProbe,
+    GpuSharing,
     GpuStates,
     InterpreterBuild,
+    KernelLog,
     Limits,
     Loader,
     LoaderPlan,
@@ -32,6 +36,7 @@ from dl_doctor.facts import (
     PinnedMemory,
     Ranks,
     ReadableDataset,
+    RocmAccess,
     Runtime,
     SharedMemory,
     SharedMemoryUse,
@@ -63,7 +68,9 @@ from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
 from dl_doctor.facts.gpu_load import Load
 from dl_doctor.facts.gpu_probe import ProbedGpu, Rate
+from dl_doctor.facts.gpu_sharing import Mps
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
+from dl_doctor.facts.kernel_log import Xid
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
@@ -431,6 +438,53 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
     }
     return GpuLibraries(**{**known, **fields})
+
+
+def gpu_sharing(daemon: Any = None, *, folder: str = "/tmp/nvidia-mps", said: bool = False, **fields: Any) -> GpuSharing:
+    """A job that has its GPUs for itself, or finds the daemon of MPS so."""
+    mps = Mps(folder=folder, said=said, daemon=daemon) if daemon else None
+    return GpuSharing(**{"mps": mps, "thread_percentage": None, "shims": (), **fields})
+
+
+def xid(code: int = 79, **fields: Any) -> Xid:
+    """Told once, a minute ago, of the first GPU."""
+    return Xid(**{"pci": "0000:01:00", "code": code, "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus.", **fields})
+
+
+def kernel_log(*xids: Xid, **fields: Any) -> KernelLog:
+    return KernelLog(**{"ended": ANSWERED, "source": "/dev/kmsg", "since_s": 0.0, "now_s": 1000.0, "xids": xids, **fields})
+
+
+def allocator_settings(trouble: str | None = None, **fields: Any) -> AllocatorSettings:
+    known = {"variable": "PYTORCH_ALLOC_CONF", "value": "a:b", "trouble": trouble, "certain": True, "passed_over": ()}
+    return AllocatorSettings(**{**known, **fields})
+
+
+def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (None,), **fields: Any) -> RocmAccess:
+    """A machine with GPUs of AMD's: the errors of opening /dev/kfd and the render nodes, None for those that open."""
+    known = {"major": 226, "mode": 0o660, "uid": 0, "gid": 109}
+    nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
+    bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
+    at_kfd = Node(name="kfd", error=kfd, **known)
+    return RocmAccess(
+        **{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields}
+    )
+
+
+def apple_gpu(**fields: Any) -> AppleGpu:
+    """A Mac with Apple's processor whose GPU computes."""
+    known = {
+        "ended": ANSWERED,
+        "system": "Darwin",
+        "machine": "arm64",
+        "translated": False,
+        "virtual": False,
+        "macos": "15.3",
+        "built": True,
+        "available": True,
+        "agrees": True,
+    }
+    return AppleGpu(**{**known, **fields})
 
 
 def runtime(name: str = "docker", **fields: Any) -> Runtime:

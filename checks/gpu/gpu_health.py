@@ -50,8 +50,8 @@ def gpu_health(states: GpuStates) -> Verdict:
     """The GPUs are in good health
 
     ## What it checks
-    What NVML tells of each GPU's health: the recovery action that the driver wants, errors of its memory (ECC) since the driver was
-    loaded, rows of its memory that were remapped, and pages that were retired.
+    What NVML tells of each GPU's health: the recovery action that the driver wants, errors of its memory (ECC) since the driver
+    was loaded, rows of its memory that were remapped, and pages that were retired.
 
     ## Why it matters
     A GPU can be seen and yet be ill: the job then ends with "uncorrectable ECC error encountered" or "unspecified launch failure"
@@ -123,9 +123,9 @@ def codes_of(gpus: list[GpuState]) -> str:
 
 def seen(whole: list[GpuState], told: list[GpuState], divided: int) -> str:
     names = [name for name in SIGNS if any(name in signs_of(gpu) for gpu in told)]
-    what = f" tell of {', '.join(names)}" if names else " tell of nothing"
+    what = f"{'tells' if len(whole) == 1 else 'tell'} of {', '.join(names) or 'nothing'}"
     left_out = f"; {divided} divided (MIG) left out" if divided else ""
-    return f"{len(told)} of {count(len(whole), 'GPU')}{what}{left_out}"
+    return f"{f'{len(told)} of ' if len(told) < len(whole) else ''}{count(len(whole), 'GPU')} {what}{left_out}"
 
 
 def gone(gpu: GpuState) -> str | None:
@@ -144,9 +144,10 @@ def judged(gpu: GpuState) -> Iterator[Finding]:
 
 
 def by_action(gpu: GpuState) -> Iterator[Finding]:
-    if gpu.recovery_action in (None, 0):
+    if not gpu.recovery_action:
         return
-    level, words = ACTIONS.get(gpu.recovery_action, ("warn", f"have something done that is not known here ({gpu.recovery_action})"))
+    unknown: tuple[Level, str] = ("warn", f"have something done that is not known here ({gpu.recovery_action})")
+    level, words = ACTIONS.get(gpu.recovery_action, unknown)
     why = "The driver asks for it: what begins here now fails or hangs." if level == "fail" else "What runs may go on until then."
     yield found(gpu, level, f"is to {words}", why)
 
@@ -219,11 +220,12 @@ def found(
 def mended(gpu: GpuState, *, replaced: bool) -> tuple[Fix, ...]:
     reset = f"nvidia-smi --gpu-reset -i {gpu.index}"
     note = "On the host, where nothing runs on it. GPUs behind NVSwitches are reset together, without -i."
+    new = Fix("If it stays so, have the GPU replaced", note="nvidia-bug-report.sh gathers what the vendor asks for.")
     return (
         Fix("Take the node out", ("kubectl cordon ...",), ("kubernetes",), "disruptive"),
         Fix("Take the node out", ("scontrol update nodename=... state=drain reason=gpu",), ("slurm",), "needs-root"),
         Fix("Reset the GPU, or reboot the node", (reset, "reboot"), risk="needs-root", note=note),
-        *((Fix("If it stays so, have the GPU replaced", note="nvidia-bug-report.sh gathers what the vendor asks for."),) * replaced),
+        *((new,) if replaced else ()),
     )
 
 

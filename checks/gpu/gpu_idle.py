@@ -71,7 +71,7 @@ def seen(gpus: list[GpuState], others: int) -> str:
     samples = [min(gpu.utilisation) for gpu in gpus if gpu.utilisation]
     parts = [
         f"at most {binary_size(max(used))} of memory in use" if used else "memory in use not told",
-        f"{max(samples):.0%} of the time in use" if samples else "utilisation not told",
+        f"{100 * max(samples):.0f} % of the time in use" if samples else "utilisation not told",
         f"processes: {sum(len(gpu.processes) for gpu in gpus)}",
     ]
     left_out = f"; {others} not told of" if others else ""
@@ -125,7 +125,7 @@ def use_of(gpu: GpuState) -> str:
     of_all = f" of {binary_size(total)}" if total else ""
     parts = [f"{binary_size(used)}{of_all} of memory"] if used is not None else []
     if gpu.utilisation:
-        parts.append(f"{min(gpu.utilisation):.0%} of the time or more")
+        parts.append(f"{100 * min(gpu.utilisation):.0f} % of the time or more")
     return ", ".join(parts)
 
 
@@ -158,8 +158,8 @@ def duration(seconds: float) -> str:
 def fixes_of(gpu: GpuState, leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
     pids = " ".join(str(process.pid) for process in leftovers)
     end = (Fix("End what is left over, if nobody wants it", (f"kill {pids}",), risk="disruptive"),) if pids else ()
-    another = ",".join(map(str, elsewhere))
-    move = (Fix("Or take GPUs that are idle", (f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={another}",)),) if another else ()
+    take = f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, elsewhere))}"
+    move = (Fix("Or take GPUs that are idle", (take,)),) if elsewhere else ()
     look = Fix("See whose it is, on the host and outside all containers", ("nvidia-smi",), note="Its list names all processes.")
     return (*end, *move, *(() if leftovers else (look,)))
 

@@ -11,6 +11,9 @@ from dl_doctor.units import GIB
 DEADLINE_S = 20.0
 """As for NVML's first look: without persistence, its first call starts every GPU again."""
 
+APART_S = 1 / 3
+"""Between samples of utilisation, each of which is NVML's mean over a sixth of a second to a second."""
+
 NODES = ("/dev/nvidia", "/dev/dxg")
 """How the nodes begin that a process on a GPU has open; the second is WSL's."""
 
@@ -46,8 +49,8 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Of this user, for sure."""
 
     related: bool = False
-    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is in
-    its process group, such as other ranks below the same torchrun."""
+    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is
+    in its process group, such as other ranks below the same torchrun."""
 
     @property
     def stranger(self) -> bool:
@@ -253,5 +256,5 @@ class GpuStates(msgspec.Struct, frozen=True, kw_only=True):
 async def collect(probes: Probes, nvml: Nvml) -> GpuStates | Unavailable:
     if not nvml.gpus:
         return Unavailable.absent("NVML lists no GPU")
-    probed = await probes.run("gpu_states", {"nodes": NODES}, deadline_s=DEADLINE_S)
+    probed = await probes.run("gpu_states", {"nodes": NODES, "apart_s": APART_S}, deadline_s=DEADLINE_S)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, GpuStates)

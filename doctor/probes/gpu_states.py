@@ -10,8 +10,6 @@ import time
 from .nvml_calls import Nvml, address, text
 
 SAMPLES = 3
-APART_S = 1 / 3
-"""Utilisation is NVML's mean over a sixth of a second to a second."""
 
 CORRECTED, UNCORRECTED = 0, 1  # NVML_MEMORY_ERROR_TYPE_*
 VOLATILE = 0  # NVML_VOLATILE_ECC
@@ -79,7 +77,7 @@ def probe(arguments, step):
     gpus = [Gpu(nvml, index) for index in range(ask("nvmlDeviceGetCount") or 0)]
     took_s = time.monotonic() - begin_s
     confidential = ask("nvmlSystemGetConfComputeState")
-    sampling = Sampling(gpus)
+    sampling = Sampling(gpus, arguments["apart_s"])
     ours = Ours(arguments["nodes"])
     for gpu in gpus:
         if gpu.handle is not None:
@@ -233,8 +231,8 @@ class Gpu:
 class Sampling:
     """How much time each GPU is in use, in samples: the first one now, and no more where no GPU tells."""
 
-    def __init__(self, gpus):
-        self.gpus = gpus
+    def __init__(self, gpus, apart_s):
+        self.gpus, self.apart_s = gpus, apart_s
         self.begin_s = time.monotonic()
         self.goes_on = self.sample()
 
@@ -244,7 +242,7 @@ class Sampling:
     def end(self):
         for number in range(1, SAMPLES):
             if self.goes_on:
-                time.sleep(max(0, self.begin_s + number * APART_S - time.monotonic()))
+                time.sleep(max(0, self.begin_s + number * self.apart_s - time.monotonic()))
                 self.goes_on = self.sample()
 
 

@@ -1,4 +1,4 @@
-"""Calls of NVML by nvidia-ml-py, for probes: each is told before it is made, and one that fails is kept by the name of its code."""
+"""Calls of NVML by nvidia-ml-py, for probes: each is told before it is made, and where it fails the code is kept by name."""
 
 
 class Nvml:

@@ -30,7 +30,10 @@ def codes(code: str) -> dict[str, Any]:
     return {**NOTHING, "errors": {call: code for calls in SIGNS.values() for call in calls}}
 
 
-V100 = {**NOTHING, **errors(sram_uncorrected=None, sram_threshold_exceeded=None), "retired_pages": 0, "retired_pages_pending": False}
+V100 = {
+    **{**NOTHING, "retired_pages": 0, "retired_pages_pending": False},
+    **errors(sram_uncorrected=None, sram_threshold_exceeded=None),
+}
 """It retires pages, and remaps nothing."""
 
 
@@ -98,7 +101,7 @@ def test_what_is_left_is_judged(code: str) -> None:
     verdicts = [judge(gpu_state(**{**codes(code), "recovery_action": action})) for action in (0, 1)]
 
     assert [verdict.status for verdict in verdicts] == ["pass", "fail"]
-    assert verdicts[0].seen == "1 of 1 GPU tell of recovery action"
+    assert verdicts[0].seen == "1 GPU tells of recovery action"
 
 
 @pytest.mark.parametrize("code", ["UNKNOWN", "TIMEOUT", "MEMORY", "4711"])
