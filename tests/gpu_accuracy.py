@@ -2,9 +2,9 @@
 
     python tests/gpu_accuracy.py
 
-Nothing has to be installed: it takes PyTorch from the Python that runs it, and the probe from the folder that this file is in. The
-probe runs three times, as it would in `check`; the reference tries three shapes of matrices for ten seconds in all of each type,
-and copies gigabytes. docs/gpu-probe.md says what is printed.
+Nothing has to be installed: it takes PyTorch from the Python that runs it, and the probe from the folder that this file is in.
+The probe runs three times, as it would in `check`; the reference tries three shapes of matrices for ten seconds in all of each
+type, and copies gigabytes. docs/gpu-probe.md says what is printed.
 """
 
 import argparse

@@ -33,4 +33,6 @@ def told(process: GpuProcess) -> str:
 def in_use(state: GpuState) -> str:
     if state.filled:
         return f"{binary_size(state.memory_used_bytes or 0)} of its memory are in use"
-    return f"something keeps it busy: at least {min(state.utilisation, default=0):.0%} of the time" if state.utilised else "it is in use"
+    if state.utilised:
+        return f"something keeps it busy: at least {min(state.utilisation):.0%} of the time"
+    return "it is in use"

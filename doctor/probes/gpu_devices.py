@@ -166,7 +166,8 @@ def told_by_driver(index):
         return {}
     found = {}
     if not cuda.cuDeviceGetPCIBusId(address, len(address), device):
-        found["pci"] = address.value.decode("ascii", "replace").lower()[-12:]
+        domain, _, rest = address.value.decode("ascii", "replace").lower().partition(":")
+        found["pci"] = "%s:%s" % (domain.lstrip("0").rjust(4, "0"), rest)
     if not cuda.cuDeviceGetAttribute(ctypes.byref(number), L2_BYTES, device) and number.value:
         found["l2_bytes"] = number.value
     if not cuda.cuDeviceGetAttribute(ctypes.byref(number), INTEGRATED, device):

@@ -7,6 +7,9 @@ from .gpu_devices import words_of
 BLOCK_S = 0.012
 """What a block takes at least: long against the launch that stands before it, which a kernel that waits in the queue has not."""
 
+MOST_PIECES = 256
+"""Of tiny work in a block: a GPU's queue holds 1,024 launches (from memory), and whoever launches one more has to wait."""
+
 QUEUED = 3
 """Blocks that wait in a GPU's queue: it never runs dry while another GPU is served."""
 
@@ -36,7 +39,7 @@ class Run:
         """Do it for the first time, which loads kernels, then twice against the clock; blocks are made long enough by that."""
         once_s = self.guarded(self.time_once)
         if once_s is not None:
-            self.block = max(1, min(int(BLOCK_S / once_s) + 1, max(1, int(most_s / 10 / once_s))))
+            self.block = max(1, min(MOST_PIECES, int(BLOCK_S / once_s) + 1, int(most_s / 10 / once_s)))
         return once_s
 
     def time_once(self):
@@ -99,7 +102,7 @@ def race(runs, seconds):
 
 
 def settle(runs, most_s):
-    """Have all work until their clocks are steady. The clock itself cannot be seen from here, but what a block takes follows it."""
+    """Have all work until their clocks are steady. A clock cannot be seen from here, but what a block takes follows it."""
     before = {}
     end_s = time.monotonic() + most_s
     while time.monotonic() < end_s:

@@ -21,19 +21,22 @@ LEAST_FREE_BYTES = 256 << 20
 """With less of a GPU's memory free, nothing of use fits into a quarter of it. Proposal."""
 
 BUSY_BYTES, BUSY_SHARE = 2 << 30, 0.03
-"""Where no library tells who uses a GPU: more memory than the larger of these means that somebody does. A GiB, as gpu-idle has it,
-and one for our own context."""
+"""Where no library tells who uses a GPU: more memory than the larger of these means that somebody does. A GiB, as gpu-idle has
+it, and one for our own context."""
 
-SHIMS = {"libvgpu.so": "HAMi's libvgpu.so hands out a part of it", "libgemhook.so": "KubeShare's libgemhook.so hands out a part of it"}
+SHIMS = {
+    "libvgpu.so": "HAMi's libvgpu.so hands out a part of it",
+    "libgemhook.so": "KubeShare's libgemhook.so hands out a part of it",
+}
 """Libraries that are loaded before CUDA's (names from memory)."""
 
 RECIPES = {
-    # seconds: of warming up at most, of the main product, of each other type, of the copy on the GPU, of each direction of the link
+    # seconds of warming up at most, of the main product, of each other type, of the copy, of each direction of the link
     "short": {"warm_s": 0.4, "main_s": 0.4, "other_s": 0.2, "copy_s": 0.2, "link_s": 0.15, "sustained_s": 0, "shapes": 1},
     "long": {"warm_s": 0.4, "main_s": 0.6, "other_s": 0.6, "copy_s": 0.3, "link_s": 0.3, "sustained_s": 4, "shapes": 3},
     "reference": {"warm_s": 3, "main_s": 10, "other_s": 10, "copy_s": 10, "link_s": 5, "sustained_s": 0, "shapes": 3},
 }
-"""`short` and `long` are measuring.md's two; `reference` is what those two are compared with, and no profile runs it."""
+"""`short` is the default profile's, `long` deep's; `reference` is what they are compared with, and no profile runs it."""
 
 COPY_BYTES = {"short": 384 << 20, "long": 384 << 20, "reference": 4 << 30}
 LINK_BYTES = {"short": 128 << 20, "long": 256 << 20, "reference": 1 << 30}
@@ -42,9 +45,10 @@ LINK_BYTES = {"short": 128 << 20, "long": 256 << 20, "reference": 1 << 30}
 def probe(arguments, step):
     """Measure.
 
-    `length` is one of RECIPES; `most_bytes` what may be taken of each GPU, and `host_bytes` of the host. `leave` has reasons for GPUs
-    that are not to be touched, by PCI address; `only` is the number of the one that is measured, None for all. With `check_memory`
-    a GPU whose memory is in use is left alone. `device` is `cpu` for a rehearsal without a GPU, `scale` makes all shorter.
+    `length` is one of RECIPES; `most_bytes` what may be taken of each GPU, and `host_bytes` of the host. `leave` has reasons for
+    GPUs that are not to be touched, by PCI address; `only` is the number of the one that is measured, None for all. With
+    `check_memory` a GPU whose memory is in use is left alone. `device` is `cpu` for a rehearsal without a GPU, `scale` makes all
+    shorter.
     """
     sys.dont_write_bytecode = True
     step("import torch")

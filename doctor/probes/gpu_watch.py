@@ -8,7 +8,7 @@ import time
 from .nvml_calls import Nvml, address
 
 EVERY_S = 0.05
-"""Reasons for a lower clock come and go: a GPU's own regulation takes some tens of milliseconds (measuring.md, C.6)."""
+"""Reasons for a lower clock come and go: short against the phases of the probe, and long against a look. Proposal."""
 
 PAUSE_S = 0.01
 """At least, where a look takes long: what is measured needs the CPU more."""
@@ -30,7 +30,7 @@ VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 def probe(arguments, step):
-    """`pid` is the process that is waited for, `most_s` for how long at most; `only` is the GPU that is looked at, None for all."""
+    """`pid` is the process that is waited for, `most_s` for how long at most; `only` the GPU that is looked at, None for all."""
     nvml = Nvml(step)
     errors = {}  # type: dict[str, str]
     ask = nvml.asker(errors)
