@@ -192,6 +192,25 @@ def text_of(path):
         return ""
 
 
+def busy(pci):
+    """The least of three looks at how busy the kernel says that a GPU is, as a share: AMD's by their address, and a Jetson's one.
+
+    None where it does not say.
+    """
+    looks = []
+    for _ in range(3):
+        told = [(text_of(path).strip(), all_of_it) for path, all_of_it in busy_files(pci)]
+        looks += [int(text) / all_of_it for text, all_of_it in told if text.isdigit()]
+        time.sleep(0.1)
+    return min(looks) if looks else None
+
+
+def busy_files(pci):
+    """Files, and what stands in them for all of the time: percent, and per mille (the second from memory)."""
+    jetson = [(folder + "/gpu.0/load", 1000) for folder in ("/sys/devices", "/sys/devices/platform")]
+    return [*([("%s/%s/gpu_busy_percent" % (PCI, pci), 100)] if pci else []), *jetson]
+
+
 def cpus_near(pci):
     """CPUs next to the GPU at this address."""
     return cpu_list(text_of("%s/%s/local_cpulist" % (PCI, pci))) if pci else set()

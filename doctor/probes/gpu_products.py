@@ -17,8 +17,7 @@ TRIAL_OF_GPUS = 2048
 
 SHAPES = ((1, 1, 1), (1 / 2, 1, 1 / 2), (1 / 4, 1 / 4, 13 / 8))
 """Rows, columns and what is summed over, as parts of the length: which is best differs from GPU to GPU. At 8192 these are the
-cube, 4096 x 8192 x 4096, and 2048 x 2048 x 13312, which was the best of an H100 (Stas
-Bekman, Machine Learning Engineering)."""
+cube, 4096 x 8192 x 4096, and 2048 x 2048 x 13312, which was the best of an H100 (Bekman, Machine Learning Engineering)."""
 
 DIGEST_LENGTH = 2048
 """Of the product to compare: with tiles of 128 x 128 every multiprocessor has some."""

@@ -12,7 +12,7 @@ import sys
 import typing  # noqa: F401 (for comments)
 
 from .gpu_copies import Pinned, copy_on, launching, over_the_link, overlap
-from .gpu_devices import Device, count_of, kind_of, node_of, nodes_of_mask, words_of
+from .gpu_devices import Device, busy, count_of, kind_of, node_of, nodes_of_mask, words_of
 from .gpu_products import SHAPES, digest, main_type, matrices, other_types, products
 from .gpu_race import measure, race, settle
 
@@ -23,6 +23,9 @@ LEAST_FREE_BYTES = 256 << 20
 BUSY_BYTES, BUSY_SHARE = 2 << 30, 0.03
 """Where no library tells who uses a GPU: more memory than the larger of these means that somebody does. A GiB, as gpu-idle has
 it, and one for our own context."""
+
+BUSY_TIME = 0.1
+"""The same of its time, as gpu-idle has it."""
 
 SHIMS = {
     "libvgpu.so": "HAMi's libvgpu.so hands out a part of it",
@@ -101,6 +104,10 @@ class Session:
             device.skipped = "GPUs here are in use, and this one's address is not known"
         if device.skipped or device.raised:
             return False
+        nobody_looked = self.arguments.get("check_memory")
+        if nobody_looked and (busy(device.told["pci"]) or 0) > BUSY_TIME:
+            device.skipped = "something keeps it busy"
+            return False
         self.step("begin %s %d" % (device.backend, device.index))
         try:
             device.begin()
@@ -109,8 +116,8 @@ class Session:
             device.raised["begin"] = words_of(error)
             return False
         total = device.told["memory_bytes"] or 0
-        own = self.arguments.get("check_memory") and not device.told["integrated"]
-        if own and total - free > max(BUSY_BYTES, BUSY_SHARE * total):
+        own = not device.told["integrated"]
+        if nobody_looked and own and total - free > max(BUSY_BYTES, BUSY_SHARE * total):
             device.skipped = "%.1f GiB of its memory are in use" % ((total - free) / (1 << 30))
         device.budget = int(min(self.arguments["most_bytes"], SHARE_OF_FREE * free))
         if free < LEAST_FREE_BYTES:
