@@ -201,8 +201,10 @@ def busy(pci):
     for _ in range(3):
         told = [(text_of(path).strip(), all_of_it) for path, all_of_it in busy_files(pci)]
         looks += [int(text) / all_of_it for text, all_of_it in told if text.isdigit()]
+        if not looks:
+            return None
         time.sleep(0.1)
-    return min(looks) if looks else None
+    return min(looks)
 
 
 def busy_files(pci):
