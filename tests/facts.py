@@ -20,6 +20,7 @@ from dl_doctor.facts import (
     GpuAccess,
     GpuGrant,
     GpuLibraries,
+    GpuProbe,
     GpuSharing,
     GpuStates,
     InterpreterBuild,
@@ -65,6 +66,8 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.gpu_load import Load
+from dl_doctor.facts.gpu_probe import ProbedGpu, Rate
 from dl_doctor.facts.gpu_sharing import Mps
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
 from dl_doctor.facts.kernel_log import Xid
@@ -357,6 +360,61 @@ def gpu_process(pid: int = 4711, kind: str = "compute", memory: int | None = 12 
     """Somebody else's python, for three hours."""
     known = {"uid": 1005, "name": "python", "age_s": 3 * 3600.0}
     return GpuProcess(**{"pid": pid, "kind": kind, "memory_bytes": memory, **known, **fields})
+
+
+H100_RATES = {
+    "bf16": (791.0, 989.4, "TFLOP/s"),
+    "fp32": (51.6, 66.9, "TFLOP/s"),
+    "tf32": (405.0, 494.7, "TFLOP/s"),
+    "copy": (2790.0, 3352.0, "GB/s"),
+    "host to device": (55.4, 63.0, "GB/s"),
+    "device to host": (55.1, 63.0, "GB/s"),
+}
+"""What a healthy H100 SXM gives and what it could, about: products at 80 % as published, copies of the host as 8 x H200 gave them."""
+
+
+def gpu_rate(what: str = "bf16", gpu: int = 0, **fields: Any) -> Rate:
+    achieved, possible, unit = H100_RATES.get(what, (100.0, None, "TFLOP/s"))
+    achieved = fields.get("achieved", achieved)
+    known = {"unit": unit, "achieved": achieved, "best": 1.01 * achieved, "spread": 0.01, "blocks": 30, "possible": possible}
+    known["basis"] = "link" if "host" in what else "datasheet" if possible else None
+    return Rate(**{"gpu": f"gpu:{gpu}", "what": what, **known, **fields})
+
+
+def gpu_load(phase: str = "products", **fields: Any) -> Load:
+    """What NVML sees of a healthy H100 meanwhile: its power limit alone holds its clock down."""
+    known = {"samples": 8, "sm_mhz": 1755.0, "sm_mhz_end": 1740.0, "memory_mhz": 2619.0, "power_w": 640.0, "temperature_c": 52.0}
+    link = {"link_gen": 5, "link_width": 16, "replays": 0}
+    capped = {} if phase == "host copies" else {"reasons": {"power_cap": 0.9}, "counted": {"power_cap": 0.8}}
+    return Load(**{"phase": phase, **known, **link, **capped, **fields})
+
+
+def probed_gpu(index: int = 0, **fields: Any) -> ProbedGpu:
+    """A healthy H100 SXM, the same card as gpu_state's of this index."""
+    known = {
+        "backend": "cuda",
+        "nvml_index": index,
+        "uuid": f"GPU-{index:08x}-0000",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "name": "NVIDIA H100 80GB HBM3",
+        "capability": (9, 0),
+        "multiprocessors": 132,
+        "memory_bytes": 80 * GIB,
+        "loads": (gpu_load(), gpu_load("host copies")),
+        "digest": "5d3c0fc12a3b9e10",
+        "host_numa": 0,
+        "mask_numa": (0, 1),
+        "device_numa": 0,
+    }
+    return ProbedGpu(**{"gpu": f"gpu:{index}", "index": index, **known, **fields})
+
+
+def gpu_probe(*gpus: ProbedGpu, count: int = 1, rates: tuple[Rate, ...] | None = None, **fields: Any) -> GpuProbe:
+    """Healthy H100s, each with all rates, unless rates are given."""
+    gpus = gpus or tuple(probed_gpu(index) for index in range(count))
+    of_all = tuple(gpu_rate(what, gpu.index) for gpu in gpus if gpu.skipped is None for what in H100_RATES)
+    known = {"ended": ANSWERED, "length": "short", "cpu_quota": 16.0, "watched": ANSWERED}
+    return GpuProbe(**{**known, "gpus": gpus, "rates": of_all if rates is None else rates, **fields})
 
 
 def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:

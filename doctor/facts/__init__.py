@@ -29,6 +29,7 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_probe,
     gpu_sharing,
     gpu_shortfalls,
     gpu_states,
@@ -91,6 +92,7 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_probe import GpuProbe
 from dl_doctor.facts.gpu_sharing import GpuSharing
 from dl_doctor.facts.gpu_shortfalls import GpuShortfalls
 from dl_doctor.facts.gpu_states import GpuStates
@@ -157,6 +159,7 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuProbe",
     "GpuSharing",
     "GpuShortfalls",
     "GpuStates",
@@ -239,6 +242,7 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_probe.collect, profile="default", deadline_s=gpu_probe.LONGEST_S, exclusive=True),
     Collector(gpu_sharing.collect, deadline_s=40),
     Collector(gpu_shortfalls.collect),
     Collector(gpu_states.collect, deadline_s=45),
