@@ -35,11 +35,11 @@ def gpu_mode(
 
     ## How it decides
     Only this job's GPUs are judged. Prohibited mode fails; it is a warning where CUDA_VISIBLE_DEVICES leaves out GPUs of several
-    models, which CUDA counts in an order of its own. Exclusive mode warns where more ranks than GPUs are on the node and no MPS runs. MPS fails where its socket is there and nobody listens,
-    and warns where this user may not use it; if CUDA has begun all the same, which the default profile tries, it is a note.
-    A folder without a socket is a note: CUDA goes on without MPS. /dev/null there keeps MPS away on purpose. A vGPU without a
-    licence warns. Instances, vGPUs, MPS with a part of the processors, and catching libraries are notes: `gpu-throughput` then
-    gives numbers and no verdict. What the driver does not tell is skipped.
+    models, which CUDA counts in an order of its own. Exclusive mode warns where more ranks than GPUs are on the node and no MPS
+    runs. MPS fails where its socket is there and nobody listens, and warns where this user may not use it; if CUDA has begun all
+    the same, which the default profile tries, it is a note. A folder without a socket is a note: CUDA goes on without MPS.
+    /dev/null there keeps MPS away on purpose. A vGPU without a licence warns. Instances, vGPUs, MPS, and catching libraries are
+    notes: `gpu-throughput` then gives numbers and no verdict. What the driver does not tell is skipped.
 
     For example, /tmp/nvidia-mps of the host, bound into a container after the daemon was ended, fails: no job there has MPS in
     mind, and none begins CUDA.
@@ -48,7 +48,8 @@ def gpu_mode(
     `nvidia-smi -c DEFAULT` as the admin; start the daemon of MPS, or end it and remove its folder; license the vGPU.
 
     ## Known limits
-    Who has an exclusive GPU already is told by gpu-idle. Whether the daemon of MPS serves this user, and whether its container
+    Who has an exclusive GPU already is told by gpu-idle. What CUDA does where the socket of MPS is refused was read in public
+    threads and not tried. Whether the daemon of MPS serves this user, and whether its container
     shares memory with this one, a run on the GPU tells. Time slicing by Kubernetes' device plugin leaves no trace here.
 
     ## References
@@ -122,7 +123,10 @@ def crowded(gpus: list[GpuState], mps: Mps | None, ranks: Ranks | Unavailable, u
             expected=Quantity(ranks.on_node, "GPUs", ranks.source),
             relation="at_least",
             why='A GPU takes one process then; the next one ends in "all CUDA-capable devices are busy or unavailable".',
-            fixes=(Fix("Start as many ranks as there are GPUs", (f"torchrun --nproc-per-node={usable} ...",)), default_mode(single)),
+            fixes=(
+                Fix("Start as many ranks as there are GPUs", (f"torchrun --nproc-per-node={usable} ...",)),
+                default_mode(single),
+            ),
         )
     ]
 
@@ -180,16 +184,17 @@ def shared(gpus: list[GpuState], sharing: GpuSharing | Unavailable) -> list[Find
     found = [note("sharing", f"What is measured here tells nothing of the GPU: {'; '.join(reasons)}")] if reasons else []
     for gpu in gpus:
         if gpu.mig and gpu.mig_instances:
-            found.append(note(gpu.label, f"{gpu.label} is divided into instances (MIG), of which {gpu.mig_instances} are seen here"))
+            found.append(note(gpu.label, f"{gpu.label} is divided into instances (MIG), {gpu.mig_instances} of them seen here"))
         elif gpu.mig:
-            found.append(note(gpu.label, f"{gpu.label} is to be divided into instances (MIG), and none is seen: CUDA shows nothing of it"))
+            found.append(note(gpu.label, f"{gpu.label} is in MIG mode, and no instance is seen: CUDA shows nothing of it"))
         if gpu.virtualization == "vgpu" and gpu.licensed is not False:
             found.append(note(gpu.label, f"{gpu.label} is a part of a GPU (vGPU)"))
     return found
 
 
 def note(subject: str, summary: str) -> Finding:
-    return Finding(level="note", subject=subject, summary=summary, why="Rates of a part are not held against those of a whole GPU.")
+    why = "Rates of a part are not held against those of a whole GPU."
+    return Finding(level="note", subject=subject, summary=summary, why=why)
 
 
 CHECK = Check(gpu_mode, scope="node")

@@ -62,9 +62,15 @@ def gpu_xid(
     ours = addresses(nvml, driver, whole_node=whole_node(runtime, slurm))
     mine = [xid for xid in log.xids if not ours or xid.pci in ours]
     others = [xid for xid in log.xids if xid not in mine]
-    quiet = {gpu.pci.rpartition(".")[0] for gpu in states.gpus if gpu.pci and gpu.recovery_action == 0} if isinstance(states, GpuStates) else set()
-    findings = [*(told(xid, log, quiet=xid.pci in quiet) for xid in mine if level_of(xid, quiet=False) != "note"), *notes(mine, others)]
-    return Verdict(seen(log, mine), findings)
+    serious = [xid for xid in mine if level_of(xid, quiet=False) != "note"]
+    quiet = quiet_gpus(states)
+    return Verdict(seen(log, mine), [*(told(xid, log, quiet=xid.pci in quiet) for xid in serious), *notes(mine, others)])
+
+
+def quiet_gpus(states: GpuStates | Unavailable) -> set[str]:
+    """Those that tell now that they need no recovery."""
+    gpus = states.gpus if isinstance(states, GpuStates) else ()
+    return {gpu.pci.rpartition(".")[0] for gpu in gpus if gpu.pci and gpu.recovery_action == 0}
 
 
 def whole_node(runtime: Runtime | Unavailable, slurm: Slurm | Unavailable) -> bool:
@@ -125,13 +131,16 @@ def told(xid: Xid, log: KernelLog, *, quiet: bool) -> Finding:
 
 
 def mended(meaning: XidMeaning, xid: Xid) -> tuple[Fix, ...]:
-    drain = Fix("Have the node drained", (f"scontrol update NodeName=$(hostname) State=DRAIN Reason='Xid {xid.code}'",), ("slurm",), "needs-root")
+    command = f"scontrol update NodeName=$(hostname) State=DRAIN Reason='Xid {xid.code}'"
+    drain = Fix("Have the node drained", (command,), ("slurm",), "needs-root")
     cordon = Fix("Have the node cordoned", ("kubectl cordon ...",), ("kubernetes",), "disruptive")
     if meaning.action == "restart the node":
-        return (drain, cordon, Fix("Have the node restarted, by power if need be", ("reboot",), risk="needs-root", note="On the host."))
+        restart = Fix("Have the node restarted, by power if need be", ("reboot",), risk="needs-root", note="On the host.")
+        return (drain, cordon, restart)
     if meaning.action == "look at NVLink":
         return (Fix("Have the links looked at", ("nvidia-smi nvlink -e", "nvidia-smi nvlink -s"), note="On the host."),)
-    reset = Fix("Have the GPU reset, when nothing uses it", (f"nvidia-smi --gpu-reset -i {xid.pci}.0",), risk="needs-root", note="On the host.")
+    commands = (f"nvidia-smi --gpu-reset -i {xid.pci}.0",)
+    reset = Fix("Have the GPU reset, when nothing uses it", commands, risk="needs-root", note="On the host.")
     return (drain, cordon, reset) if meaning.action in FAILING else (reset,)
 
 

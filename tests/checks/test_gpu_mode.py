@@ -140,4 +140,6 @@ def test_what_is_not_told(gpus: Any, fields: dict[str, Any], status: str, words:
 
 
 def test_modes_that_are_not_told_hide_no_trouble_of_mps() -> None:
-    assert judge(card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED), sharing=gpu_sharing("refuses")).status == "fail"
+    silent = card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED)
+
+    assert judge(silent, sharing=gpu_sharing("refuses")).status == "fail"

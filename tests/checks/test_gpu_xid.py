@@ -22,7 +22,9 @@ OTHERS = "0000:99:00"
 """A GPU that is on no bus of ours."""
 
 
-def judge(*xids: Any, told: Any = None, where: str = "bare", job: Any = NO_SLURM, states: Any = NO_STATES, **fields: Any) -> Verdict:
+def judge(
+    *xids: Any, told: Any = None, where: str = "bare", job: Any = NO_SLURM, states: Any = NO_STATES, **fields: Any
+) -> Verdict:
     return CHECK.judge(kernel_log(*xids, **fields), nvidia_driver(), told or nvml(), states, runtime(where), job)
 
 
