@@ -19,12 +19,17 @@ from dl_doctor.checks.dataset import (
     iterable_sharding,
 )
 from dl_doctor.checks.gpu import (
+    cuda_libraries,
+    cuda_smoke,
+    gpu_compat_library,
     gpu_device_access,
     gpu_driver_floor,
+    gpu_first_call,
     gpu_libraries,
     gpu_order,
     gpu_per_rank,
     gpu_visible,
+    torch_arch_list,
     torch_cuda_build,
 )
 from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
@@ -47,6 +52,8 @@ from dl_doctor.checks.workers import (
 CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
+    cuda_libraries.CHECK,
+    cuda_smoke.CHECK,
     data_present.CHECK,
     dataset_collate.CHECK,
     dataset_cuda.CHECK,
@@ -61,8 +68,10 @@ CHECKS = (
     disk_space.CHECK,
     disk_type.CHECK,
     fd_limit.CHECK,
+    gpu_compat_library.CHECK,
     gpu_device_access.CHECK,
     gpu_driver_floor.CHECK,
+    gpu_first_call.CHECK,
     gpu_libraries.CHECK,
     gpu_order.CHECK,
     gpu_per_rank.CHECK,
@@ -87,6 +96,7 @@ CHECKS = (
     smoke_load.CHECK,
     start_method.CHECK,
     temp_space.CHECK,
+    torch_arch_list.CHECK,
     torch_build.CHECK,
     torch_cuda_build.CHECK,
     torch_imports.CHECK,
