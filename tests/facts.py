@@ -420,8 +420,9 @@ def smoked(index: int = 0, **fields: Any) -> SmokedGpu:
     return SmokedGpu(**{"index": index, **known, **fields})
 
 
-def smoked_until(what: str, index: int = 0, *, error: str = "RuntimeError: no", number: int | None = None, **fields: Any) -> SmokedGpu:
+def smoked_until(what: str, index: int = 0, *, number: int | None = None, **fields: Any) -> SmokedGpu:
     """A GPU at which this raised, after which nothing more was tried."""
+    error = fields.pop("error", "RuntimeError: no")
     order = ("copy", "product", "convolution")
     after = dict.fromkeys(order[order.index(what) + 1 :])
     return smoked(index, **{**after, what: Tried(error=error, number=number), **fields})

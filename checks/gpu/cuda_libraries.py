@@ -5,6 +5,7 @@ from dl_doctor.facts.cuda_smoke import SmokedGpu
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict
 
 WITHOUT = Fix("Start without them", ("env -u LD_LIBRARY_PATH -u LD_PRELOAD ...",), note="To see whether that is it.")
+AGAIN = Fix("Install PyTorch anew, with the packages that it asks for", ("pip install --force-reinstall torch ...",))
 
 
 def cuda_libraries(smoke: CudaSmoke, files: TorchFiles | Unavailable) -> Verdict:
@@ -56,7 +57,7 @@ def failed(gpu: SmokedGpu, cause: list[Finding]) -> Finding:
         subject=gpu.label,
         summary=f"A convolution on GPU {gpu.index} raises {error}",
         why=why,
-        fixes=(WITHOUT, Fix("Install PyTorch anew, with the packages that it asks for", ("pip install --force-reinstall torch ...",))),
+        fixes=(WITHOUT, AGAIN),
     )
 
 

@@ -26,8 +26,8 @@ def cuda_smoke(smoke: CudaSmoke, grant: GpuGrant | Unavailable, limits: Limits |
     tried in another process, because CUDA may give the same error for all that follows. A process that dies, or is stuck in the
     kernel, fails too; one that does not come back in time is an error, told with its pid, its state and what it waits for.
 
-    A GPU that another process holds in exclusive mode, that computes for somebody else or has no GiB of memory left is left alone,
-    and then this check is skipped. An integrated GPU beside one that computes only warns.
+    A GPU that another process holds in exclusive mode, that computes for somebody else or has no GiB of memory left is left
+    alone, and then this check is skipped. An integrated GPU beside one that computes only warns.
 
     For example, PyTorch of CUDA 13 on a V100 (compute capability 7.0) fails with code 209: it has no code for this kind of GPU.
 
@@ -159,7 +159,7 @@ def miscomputed(gpu: SmokedGpu, what: str, wrong: float | None) -> Finding:
         relation="at_most",
         why="No format rounds here. Whatever trains on it learns from wrong numbers, and nothing says so.",
         owner="admin",
-        fixes=(Fix("Take the GPU out of use, reset it, and have it replaced if that does not help", RESET.commands, risk="needs-root"),),
+        fixes=(Fix("Take it out of use and reset it; have it replaced if that does not help", RESET.commands, risk="needs-root"),),
     )
 
 

@@ -23,17 +23,17 @@ def gpu_compat_library(asked: TorchGpus, driver: NvidiaDriver, nvml: Nvml | Unav
     """The libcuda that is loaded fits the driver
 
     ## What it checks
-    Which file libcuda.so.1 is in a process that has imported torch and called cuInit, and whether cuInit gave one of the two codes
-    of a libcuda that does not fit: 803 (another version than the kernel module's) and 804 (the card may not use it).
+    Which file libcuda.so.1 is in a process that has imported torch and called cuInit, and whether cuInit gave one of the two
+    codes of a libcuda that does not fit: 803 (another version than the kernel module's) and 804 (the card may not use it).
 
     ## Why it matters
     Images for a new CUDA carry NVIDIA's compatibility package, a newer libcuda for older drivers of data-centre GPUs. On a host
     whose driver is newer than the image, or on a GeForce, it stands in the way of the driver's own.
 
     ## How it decides
-    The folder being there proves nothing, for every CUDA image has it: only the file that is mapped counts. 803 and 804 fail. With
-    a file of the compatibility package mapped that is the cause, because it is older than the module, or because the card is not
-    made for it; without, the driver was updated and not restarted. Where CUDA begins, whichever file it is passes.
+    The folder being there proves nothing, for every CUDA image has it: only the file that is mapped counts. 803 and 804 fail.
+    With a file of the compatibility package mapped that is the cause, because it is older than the module, or because it is not
+    made for the card; without, the driver was updated and not restarted. Where CUDA begins, whichever file it is passes.
 
     For example, libcuda.so.535.161.08 from /usr/local/cuda-12.2/compat, a module 550.90.07, and code 803 fail.
 

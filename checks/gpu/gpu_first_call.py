@@ -19,16 +19,16 @@ def gpu_first_call(asked: TorchGpus, smoke: CudaSmoke | Unavailable, states: Gpu
     """CUDA begins quickly
 
     ## What it checks
-    How long NVML's beginning took, and cuInit in two processes, one after the other; and whether the driver says that it keeps the
-    GPUs started while nobody uses them (persistence).
+    How long NVML's beginning took, and cuInit in two processes, one after the other; and whether the driver says that it keeps
+    the GPUs started while nobody uses them (persistence).
 
     ## Why it matters
-    Every process of a job calls cuInit: each rank, and each start after a failure. Without persistence the driver starts all GPUs
-    of the node for the first process that opens one, and stops them after the last.
+    Every process of a job calls cuInit: each rank, and each start after a failure. Without persistence the driver starts all
+    GPUs of the node for the first process that opens one, and stops them after the last.
 
     ## How it decides
-    By the measured time, 10 s (a proposal). Both calls of cuInit above it warn: every start costs that. One alone, or NVML's, is a
-    note: what comes first also reads libraries from a cold disk. Persistence that is off is told with it and means nothing by
+    By the measured time, 10 s (a proposal). Both calls of cuInit above it warn: every start costs that. One alone, or NVML's, is
+    a note: what comes first also reads libraries from a cold disk. Persistence that is off is told with it and means nothing by
     itself: nvidia-persistenced keeps GPUs started in another way, and NVML may then say that it is off.
 
     For example, 16 s and 15 s on a node with eight GPUs and persistence off warn.

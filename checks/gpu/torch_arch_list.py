@@ -22,9 +22,9 @@ def torch_arch_list(smoke: CudaSmoke, driver: NvidiaDriver) -> Verdict:
 
     ## How it decides
     Code for `sm_M.k` runs on GPUs of capability M.k and of later minors of the same major: `sm_86` on 8.9, not on 9.0. A letter
-    narrows that: `sm_90a` runs on 9.0 alone, `sm_100f` on 10.0 and its later minors. Code in PTX (`compute_M.k`) is compiled by the
-    driver for every later GPU: where there is only that, it is a note, because the first start takes minutes. Neither fails, but
-    where the GPU did compute (cuda-smoke) that counts. On a Jetson, and of ROCm, only computing decides.
+    narrows that: `sm_90a` runs on 9.0 alone, `sm_100f` on 10.0 and its later minors. Code in PTX (`compute_M.k`) is compiled by
+    the driver for every later GPU: where there is only that, it is a note, because the first start takes minutes. With neither it
+    fails, unless the GPU did compute (cuda-smoke). On a Jetson, and of ROCm, only computing decides.
 
     For example, a build with `sm_75 sm_80 sm_86 sm_90 compute_90` fails on a V100 (7.0), and runs on an RTX 4090 (8.9).
 
@@ -35,8 +35,8 @@ def torch_arch_list(smoke: CudaSmoke, driver: NvidiaDriver) -> Verdict:
     Packages with kernels of their own (flash-attn, xformers, bitsandbytes) have lists of their own.
 
     ## References
-    pytorch/pytorch#31285, pytorch/pytorch#167244, Comfy-Org/ComfyUI#16438; CUDA's programming guide on binary and PTX compatibility,
-    NVIDIA's Blackwell compatibility guide on family-specific code
+    pytorch/pytorch#31285, pytorch/pytorch#167244, Comfy-Org/ComfyUI#16438; CUDA's programming guide on binary and PTX
+    compatibility, NVIDIA's Blackwell compatibility guide on family-specific code
     """
     if driver.platform == "jetson":
         return Verdict.skip("a Jetson's builds are listed by other names; cuda-smoke tells whether it computes")

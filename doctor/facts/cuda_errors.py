@@ -1,7 +1,7 @@
 """CUDA's error codes as data: what they mean where CUDA begins and for a first small computation, and what mends that.
 
-HIP gives the same numbers for what both have. The texts are those of cudaGetErrorString, from memory, lower case; torch's messages
-hold them.
+HIP gives the same numbers for what both have. The texts are those of cudaGetErrorString, from memory, lower case; torch's
+messages hold them.
 """
 
 import re
@@ -33,7 +33,8 @@ REINSTALL = Fix(
 NEWER_DRIVER = Fix("Have the driver updated", (), risk="needs-root", note="It is the host's, also in a container.")
 WITHOUT_MPS = Fix("Start the daemon, or do without it", ("nvidia-cuda-mps-control -d", "unset CUDA_MPS_PIPE_DIRECTORY"))
 RESTART_MPS = Fix(
-    "End the daemon, with all that uses it, and start it anew", ("echo quit | nvidia-cuda-mps-control", "nvidia-cuda-mps-control -d")
+    "End the daemon, with all that uses it, and start it anew",
+    ("echo quit | nvidia-cuda-mps-control", "nvidia-cuda-mps-control -d"),
 )
 
 

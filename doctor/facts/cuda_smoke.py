@@ -25,8 +25,8 @@ from dl_doctor.system import Missing
 from dl_doctor.units import GIB, binary_size
 
 DEADLINE_S = 40.0
-"""For an import that the page cache holds, CUDA's beginning, a second or two for each GPU without persistence, and a GiB of NVIDIA's
-libraries to load. A proposal."""
+"""For an import that the page cache holds, CUDA's beginning, a second or two for each GPU without persistence, and a GiB of
+NVIDIA's libraries to load. A proposal."""
 
 ROOM_BYTES = GIB
 """On a GPU, for what CUDA and its libraries take of each that they begin on, a few hundred MiB. A proposal."""
@@ -122,7 +122,7 @@ class SmokedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CudaSmoke(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: a process of the examined Python that imports torch and computes, and another one after each that broke at a GPU."""
+    """Source: a process of the examined Python that imports torch and computes; another one after each that broke at a GPU."""
 
     ended: Ended
     """Of the last process; where it broke at a GPU, that GPU has it too."""
@@ -223,7 +223,8 @@ def nothing_to_try(
     if files.version is None:
         return Unavailable.absent(f"{files.origin} is not PyTorch")
     if not (files.hip if of_amd else files.cuda):
-        return Unavailable.absent(f"the installed PyTorch is built for other hardware than {'AMD' if of_amd else 'NVIDIA'}'s GPUs")
+        here = "AMD's" if of_amd else "NVIDIA's"
+        return Unavailable.absent(f"the installed PyTorch is built for other hardware than {here} GPUs")
     if isinstance(slurm, Slurm) and not slurm.gpus:
         return Unavailable.absent("this Slurm job was granted no GPU: those here are not for it to start")
     if grant.promised == 0 or (isinstance(visible, VisibleGpus) and visible.hidden):
