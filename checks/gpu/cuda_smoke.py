@@ -159,7 +159,7 @@ def miscomputed(gpu: SmokedGpu, what: str, wrong: float | None) -> Finding:
         relation="at_most",
         why="No format rounds here. Whatever trains on it learns from wrong numbers, and nothing says so.",
         owner="admin",
-        fixes=(Fix("Take it out of use and reset it; have it replaced if that does not help", RESET.commands, risk="needs-root"),),
+        fixes=(Fix("Take it out of use and reset it, or have it replaced", RESET.commands, risk="needs-root"),),
     )
 
 
