@@ -448,9 +448,8 @@ def gpu_sharing(daemon: Any = None, *, folder: str = "/tmp/nvidia-mps", said: bo
 
 def xid(code: int = 79, **fields: Any) -> Xid:
     """Told once, a minute ago, of the first GPU."""
-    return Xid(
-        **{"pci": "0000:01:00", "code": code, "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus.", **fields}
-    )
+    known = {"pci": "0000:01:00", "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus."}
+    return Xid(**{"code": code, **known, **fields})
 
 
 def kernel_log(*xids: Xid, **fields: Any) -> KernelLog:

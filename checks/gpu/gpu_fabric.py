@@ -45,11 +45,12 @@ def gpu_fabric(states: GpuStates, asked: TorchGpus) -> Verdict:
     pytorch/pytorch#35710, dstackai/dstack#2348, leptonai/gpud#1147, Azure/azhpc-images#506, NVIDIA's Fabric Manager User Guide
     """
     waiting = asked.init_code == NOT_READY
-    inside = [gpu for gpu in states.gpus if gpu.fabric is not None and gpu.fabric.state != "not_supported"]
-    if not states.gpus:
+    if states.ended.how != "answered" and not waiting:
         return Verdict.unknown(f"the fabric cannot be asked for: the process for it {states.ended.in_words}")
+    inside = [gpu for gpu in states.gpus if gpu.fabric is not None and gpu.fabric.state != "not_supported"]
     if not inside and not waiting:
-        return Verdict.skip(f"NVML tells of no fabric: {', '.join(sorted({without(gpu) for gpu in states.gpus}))}")
+        told = ", ".join(sorted({without(gpu) for gpu in states.gpus}))
+        return Verdict.skip(f"NVML tells of no fabric: {told or states.error}")
     findings = [*unregistered(inside), *unwell(inside)]
     if waiting and not any(finding.level == "fail" for finding in findings):
         findings.append(not_ready(inside))

@@ -1,8 +1,9 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import GpuSharing, GpuStates, Ranks, TorchGpus, VisibleGpus
+from dl_doctor.facts import GpuSharing, GpuStates, OwnGpus, Ranks, Slurm, TorchGpus, VisibleGpus
 from dl_doctor.facts.gpu_sharing import Mps
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
+from dl_doctor.units import count
 
 COMPUTE_MODE = "nvmlDeviceGetComputeMode"
 
@@ -14,8 +15,10 @@ UNLICENSED_MIN = 20
 
 def gpu_mode(
     states: GpuStates,
+    own: OwnGpus | Unavailable,
     sharing: GpuSharing | Unavailable,
     ranks: Ranks | Unavailable,
+    slurm: Slurm | Unavailable,
     visible: VisibleGpus | Unavailable,
     asked: TorchGpus | Unavailable,
 ) -> Verdict:
@@ -31,12 +34,12 @@ def gpu_mode(
     and nobody listens, CUDA ends with error 805. And what is measured on a part of a GPU tells nothing of the GPU.
 
     ## How it decides
-    Prohibited mode fails; it is a warning where CUDA_VISIBLE_DEVICES leaves GPUs out, of which it may be one. Exclusive mode
-    warns where more ranks than GPUs are on the node and no MPS runs. MPS fails where its socket is there and nobody listens,
-    and warns where this user may not use it; if CUDA has begun all the same, which the default profile tries, it is a note.
-    A folder without a socket is a note: CUDA goes on without MPS. /dev/null there keeps MPS away on purpose. A vGPU without a
-    licence warns. Instances, vGPUs, MPS with a part of the processors, and catching libraries are notes: `gpu-throughput` then
-    gives numbers and no verdict. What the driver does not tell is skipped.
+    Only this job's GPUs are judged. Prohibited mode fails; it is a warning where CUDA_VISIBLE_DEVICES leaves out GPUs of several
+    models, which CUDA counts in an order of its own. Exclusive mode warns where more ranks than GPUs are on the node and no MPS
+    runs. MPS fails where its socket is there and nobody listens, and warns where this user may not use it; if CUDA has begun all
+    the same, which the default profile tries, it is a note. A folder without a socket is a note: CUDA goes on without MPS.
+    /dev/null there keeps MPS away on purpose. A vGPU without a licence warns. Instances, vGPUs, MPS, and catching libraries are
+    notes: `gpu-throughput` then gives numbers and no verdict. What the driver does not tell is skipped.
 
     For example, /tmp/nvidia-mps of the host, bound into a container after the daemon was ended, fails: no job there has MPS in
     mind, and none begins CUDA.
@@ -45,27 +48,31 @@ def gpu_mode(
     `nvidia-smi -c DEFAULT` as the admin; start the daemon of MPS, or end it and remove its folder; license the vGPU.
 
     ## Known limits
-    Who has an exclusive GPU already is told by gpu-idle. Whether the daemon of MPS serves this user, and whether its container
+    Who has an exclusive GPU already is told by gpu-idle. What CUDA does where the socket of MPS is refused was read in public
+    threads and not tried. Whether the daemon of MPS serves this user, and whether its container
     shares memory with this one, a run on the GPU tells. Time slicing by Kubernetes' device plugin leaves no trace here.
 
     ## References
     NVIDIA/nvidia-container-toolkit#714, bottlerocket-os/bottlerocket-kernel-kit#415, pytorch/pytorch#3871,
     NVIDIA/DIGITS#2005, Project-HAMi/HAMi-core, NVIDIA's pages on MPS and on vGPU licensing
     """
-    if not states.gpus:
+    if states.ended.how != "answered":
         return Verdict.unknown(f"the GPUs' modes cannot be asked: the process for it {states.ended.in_words}")
-    gpus = [gpu for gpu in states.gpus if not gpu.lost]
+    mine = {gpu.index for gpu in states.gpus} if isinstance(own, Unavailable) else set(own.indices)
+    gpus = [gpu for gpu in states.gpus if gpu.index in mine and not gpu.lost]
+    if not gpus:
+        return Verdict.skip("no GPU of this job's answers; gpu-visible says why")
     mps = sharing.mps if isinstance(sharing, GpuSharing) else None
     findings = [
         *prohibited(gpus, visible),
-        *crowded(gpus, mps, ranks, visible),
+        *crowded(gpus, mps, ranks, max(len(states.gpus), len(slurm.gpus) if isinstance(slurm, Slurm) else 0)),
         *unlicensed(gpus),
         *unreachable(mps, asked),
         *shared(gpus, sharing),
     ]
     told = [gpu for gpu in gpus if gpu.compute_mode is not None or gpu.mig is not None or gpu.virtualization is not None]
     if not told and not findings:
-        codes = sorted({gpu.errors.get(COMPUTE_MODE, "no answer") for gpu in gpus}) or ["GPU_IS_LOST"]
+        codes = sorted({gpu.errors.get(COMPUTE_MODE, "no answer") for gpu in gpus})
         return Verdict.skip(f"the driver tells no mode of these GPUs ({COMPUTE_MODE}: {', '.join(codes)})")
     return Verdict(seen(gpus, mps), findings)
 
@@ -101,12 +108,9 @@ def prohibited(gpus: list[GpuState], visible: VisibleGpus | Unavailable) -> list
     ]
 
 
-def crowded(
-    gpus: list[GpuState], mps: Mps | None, ranks: Ranks | Unavailable, visible: VisibleGpus | Unavailable
-) -> list[Finding]:
-    """More ranks than GPUs that take one process each."""
+def crowded(gpus: list[GpuState], mps: Mps | None, ranks: Ranks | Unavailable, usable: int) -> list[Finding]:
+    """More ranks than GPUs that take one process each. Each rank may see one of those that all of them may use."""
     single = [gpu for gpu in gpus if gpu.compute_mode in EXCLUSIVE]
-    usable = (isinstance(visible, VisibleGpus) and visible.count) or len(gpus)
     served = mps is not None and mps.daemon == "listens"
     if not single or served or isinstance(ranks, Unavailable) or ranks.on_node <= usable:
         return []
@@ -114,12 +118,15 @@ def crowded(
         Finding(
             level="warn",
             subject=labels(single),
-            summary=f"{labels(single)} in exclusive mode, and {ranks.on_node} ranks share {usable} GPUs",
-            measured=Quantity(usable, "GPUs", "NVML and CUDA_VISIBLE_DEVICES"),
+            summary=f"{labels(single)} in exclusive mode, and {ranks.on_node} ranks share {count(usable, 'GPU')}",
+            measured=Quantity(usable, "GPUs", "NVML and Slurm's grant"),
             expected=Quantity(ranks.on_node, "GPUs", ranks.source),
             relation="at_least",
             why='A GPU takes one process then; the next one ends in "all CUDA-capable devices are busy or unavailable".',
-            fixes=(Fix("Start as many ranks as there are GPUs", (f"torchrun --nproc-per-node={usable} ...",)), default_mode(single)),
+            fixes=(
+                Fix("Start as many ranks as there are GPUs", (f"torchrun --nproc-per-node={usable} ...",)),
+                default_mode(single),
+            ),
         )
     ]
 
@@ -177,16 +184,17 @@ def shared(gpus: list[GpuState], sharing: GpuSharing | Unavailable) -> list[Find
     found = [note("sharing", f"What is measured here tells nothing of the GPU: {'; '.join(reasons)}")] if reasons else []
     for gpu in gpus:
         if gpu.mig and gpu.mig_instances:
-            found.append(note(gpu.label, f"{gpu.label} is divided into instances (MIG), of which {gpu.mig_instances} are seen here"))
+            found.append(note(gpu.label, f"{gpu.label} is divided into instances (MIG), {gpu.mig_instances} of them seen here"))
         elif gpu.mig:
-            found.append(note(gpu.label, f"{gpu.label} is to be divided into instances (MIG), and none is seen: CUDA shows nothing of it"))
+            found.append(note(gpu.label, f"{gpu.label} is in MIG mode, and no instance is seen: CUDA shows nothing of it"))
         if gpu.virtualization == "vgpu" and gpu.licensed is not False:
             found.append(note(gpu.label, f"{gpu.label} is a part of a GPU (vGPU)"))
     return found
 
 
 def note(subject: str, summary: str) -> Finding:
-    return Finding(level="note", subject=subject, summary=summary, why="Rates of a part are not held against those of a whole GPU.")
+    why = "Rates of a part are not held against those of a whole GPU."
+    return Finding(level="note", subject=subject, summary=summary, why=why)
 
 
 CHECK = Check(gpu_mode, scope="node")

@@ -23,10 +23,10 @@ CODES = {
     34: ("libcuda is a stub that programs are linked against", "gpu-libraries"),
     100: ("CUDA finds no device that it may use", "gpu-device-access"),
     304: ("a call to the operating system fails", "gpu-device-access"),
-    802: ("the fabric manager, without which GPUs behind NVSwitches do not begin, does not run or is not done", "gpu-fabric"),
+    802: ("the fabric manager, without which GPUs behind NVSwitches do not begin, does not run or is not done", None),
     803: ("libcuda and the kernel module are of different versions", "gpu-libraries"),
     804: ("a library of CUDA's compatibility package was loaded, which these cards may not use", None),
-    805: ("the daemon that shares GPUs among processes (MPS) does not answer", "gpu-mode"),
+    805: ("the daemon that shares GPUs among processes (MPS) does not answer", None),
     999: ("most often /dev/nvidia-uvm is missing or of no use", "gpu-device-access"),
 }
 """What cuInit's codes mean, and the check that knows more: CUresult in cuda.h, and the CUDA driver API's page of data types."""

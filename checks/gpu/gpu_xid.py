@@ -1,5 +1,5 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import GpuStates, KernelLog, NvidiaDriver, Nvml, Runtime, Slurm
+from dl_doctor.facts import GpuStates, KernelLog, NvidiaDriver, Nvml, OwnGpus, Runtime, Slurm
 from dl_doctor.facts.kernel_log import Xid
 from dl_doctor.facts.xids import XIDS, XidMeaning
 from dl_doctor.model import Finding, Fix, Level, Unavailable, Verdict
@@ -21,6 +21,7 @@ def gpu_xid(
     log: KernelLog,
     driver: NvidiaDriver,
     nvml: Nvml | Unavailable,
+    own: OwnGpus | Unavailable,
     states: GpuStates | Unavailable,
     runtime: Runtime | Unavailable,
     slurm: Slurm | Unavailable,
@@ -59,12 +60,20 @@ def gpu_xid(
     """
     if log.ended.how != "answered":
         return Verdict.unknown(f"the kernel's log cannot be read: the process for it {log.ended.in_words}")
-    ours = addresses(nvml, driver, whole_node=whole_node(runtime, slurm))
+    if isinstance(own, OwnGpus) and not own.indices:
+        return Verdict.skip(f"no GPU here is this job's ({own.source})")
+    ours = addresses(nvml, own, driver, whole_node=whole_node(runtime, slurm))
     mine = [xid for xid in log.xids if not ours or xid.pci in ours]
     others = [xid for xid in log.xids if xid not in mine]
-    quiet = {gpu.pci.rpartition(".")[0] for gpu in states.gpus if gpu.pci and gpu.recovery_action == 0} if isinstance(states, GpuStates) else set()
-    findings = [*(told(xid, log, quiet=xid.pci in quiet) for xid in mine if level_of(xid, quiet=False) != "note"), *notes(mine, others)]
-    return Verdict(seen(log, mine), findings)
+    serious = [xid for xid in mine if level_of(xid, quiet=False) != "note"]
+    quiet = quiet_gpus(states)
+    return Verdict(seen(log, mine), [*(told(xid, log, quiet=xid.pci in quiet) for xid in serious), *notes(mine, others)])
+
+
+def quiet_gpus(states: GpuStates | Unavailable) -> set[str]:
+    """Those that tell now that they need no recovery."""
+    gpus = states.gpus if isinstance(states, GpuStates) else ()
+    return {gpu.pci.rpartition(".")[0] for gpu in gpus if gpu.pci and gpu.recovery_action == 0}
 
 
 def whole_node(runtime: Runtime | Unavailable, slurm: Slurm | Unavailable) -> bool:
@@ -72,10 +81,14 @@ def whole_node(runtime: Runtime | Unavailable, slurm: Slurm | Unavailable) -> bo
     return isinstance(slurm, Unavailable) and isinstance(runtime, Runtime) and runtime.view in ("host", "virtual machine")
 
 
-def addresses(nvml: Nvml | Unavailable, driver: NvidiaDriver, *, whole_node: bool) -> set[str]:
+def addresses(
+    nvml: Nvml | Unavailable, own: OwnGpus | Unavailable, driver: NvidiaDriver, *, whole_node: bool
+) -> set[str]:
     """Of our GPUs, as the driver writes them: without the function. One that is lost may be missing from NVML's list."""
-    listed = [gpu.pci for gpu in nvml.gpus if gpu.pci] if isinstance(nvml, Nvml) else []
-    known = [*listed, *(driver.pci or ()), *driver.bound] if whole_node else listed or driver.bound
+    listed = nvml.gpus if isinstance(nvml, Nvml) else ()
+    chosen = isinstance(own, OwnGpus) and own.source != "NVML"
+    ours = [gpu.pci for gpu in listed if gpu.pci and (not isinstance(own, OwnGpus) or gpu.index in own.indices)]
+    known = [*ours, *(driver.pci or ()), *driver.bound] if whole_node and not chosen else ours or driver.bound
     return {address.lower().rpartition(".")[0] for address in known}
 
 
@@ -125,13 +138,16 @@ def told(xid: Xid, log: KernelLog, *, quiet: bool) -> Finding:
 
 
 def mended(meaning: XidMeaning, xid: Xid) -> tuple[Fix, ...]:
-    drain = Fix("Have the node drained", (f"scontrol update NodeName=$(hostname) State=DRAIN Reason='Xid {xid.code}'",), ("slurm",), "needs-root")
+    command = f"scontrol update NodeName=$(hostname) State=DRAIN Reason='Xid {xid.code}'"
+    drain = Fix("Have the node drained", (command,), ("slurm",), "needs-root")
     cordon = Fix("Have the node cordoned", ("kubectl cordon ...",), ("kubernetes",), "disruptive")
     if meaning.action == "restart the node":
-        return (drain, cordon, Fix("Have the node restarted, by power if need be", ("reboot",), risk="needs-root", note="On the host."))
+        restart = Fix("Have the node restarted, by power if need be", ("reboot",), risk="needs-root", note="On the host.")
+        return (drain, cordon, restart)
     if meaning.action == "look at NVLink":
         return (Fix("Have the links looked at", ("nvidia-smi nvlink -e", "nvidia-smi nvlink -s"), note="On the host."),)
-    reset = Fix("Have the GPU reset, when nothing uses it", (f"nvidia-smi --gpu-reset -i {xid.pci}.0",), risk="needs-root", note="On the host.")
+    commands = (f"nvidia-smi --gpu-reset -i {xid.pci}.0",)
+    reset = Fix("Have the GPU reset, when nothing uses it", commands, risk="needs-root", note="On the host.")
     return (drain, cordon, reset) if meaning.action in FAILING else (reset,)
 
 

@@ -6,6 +6,8 @@ from dl_doctor.model import Finding, Fix, Verdict
 OLDEST_MACOS = (12, 3)
 """Below it torch has no GPU on a Mac; PyTorch's page on the MPS backend. Newer releases want 14."""
 
+UPDATE = (Fix("Update macOS and torch"),)
+
 
 def mps_ready(apple: AppleGpu) -> Verdict:
     """PyTorch computes on the Mac's GPU
@@ -35,7 +37,7 @@ def mps_ready(apple: AppleGpu) -> Verdict:
     pytorch/pytorch#78343, pytorch/pytorch#146236, pytorch/pytorch#125197, PyTorch's page on the MPS backend
     """
     if apple.system is None and apple.ended.step == PRODUCT:
-        return Verdict("", [fails("gpu", f"A process that computes on the GPU {apple.ended.in_words}", (Fix("Update macOS and torch"),))])
+        return Verdict("", [fails("gpu", f"A process that computes there {apple.ended.in_words}", UPDATE)])
     if apple.system is None:
         return Verdict.unknown(f"the Mac cannot be asked: a process of the examined Python {apple.ended.in_words}")
     seen = f"macOS {apple.macos or 'of an unknown version'}, {apple.machine}, "
@@ -59,9 +61,9 @@ def judged(apple: AppleGpu) -> list[Finding]:
         reason = f": macOS {apple.macos} is older than {'.'.join(map(str, OLDEST_MACOS))}" if old else ""
         return [fails("gpu", f"MPS is built in and not available{reason}", (Fix("Update macOS"),))]
     if apple.raised:
-        return [fails("gpu", f"A small product on the GPU raises {apple.raised}", (Fix("Update macOS and torch"),))]
+        return [fails("gpu", f"A small product on the GPU raises {apple.raised}", UPDATE)]
     if apple.agrees is False:
-        return [fails("gpu", "A small product on the GPU is another than the CPU's", (Fix("Update macOS and torch"),))]
+        return [fails("gpu", "A small product on the GPU is another than the CPU's", UPDATE)]
     return []
 
 
@@ -76,7 +78,8 @@ def native() -> tuple[Fix, ...]:
 
 
 def fails(subject: str, summary: str, fixes: tuple[Fix, ...]) -> Finding:
-    return Finding(level="fail", subject=subject, summary=summary, why="torch computes on the CPU then, or not at all.", fixes=fixes)
+    why = "torch computes on the CPU then, or not at all."
+    return Finding(level="fail", subject=subject, summary=summary, why=why, fixes=fixes)
 
 
 CHECK = Check(mps_ready, scope="job")

@@ -24,8 +24,8 @@ def rocm_access(access: RocmAccess, torch: TorchFiles | Unavailable, grant: GpuG
     for reading and writing, and by which numbers of groups this process belongs to.
 
     ## Why it matters
-    rocm-smi reads other files and shows all GPUs where a program sees none: torch.cuda.is_available() is False, or the job ends in
-    "no ROCm-capable device is detected".
+    rocm-smi reads other files and shows all GPUs where a program sees none: torch.cuda.is_available() is False, or the job ends
+    in "no ROCm-capable device is detected".
 
     ## How it decides
     By the error of open(2). /dev/kfd that does not open fails where PyTorch was built for ROCm or GPUs were promised; elsewhere
@@ -38,8 +38,8 @@ def rocm_access(access: RocmAccess, torch: TorchFiles | Unavailable, grant: GpuG
     Give the container both devices and the number of the host's group: --device=/dev/kfd --device=/dev/dri --group-add NUMBER.
 
     ## Known limits
-    That a node opens does not show that the GPU computes. Which of several GPUs a job may use (ROCR_VISIBLE_DEVICES) is not looked
-    at. Never tried on a GPU of AMD's.
+    That a node opens does not show that the GPU computes. Which of several GPUs a job may use (ROCR_VISIBLE_DEVICES) is not
+    looked at. Never tried on a GPU of AMD's.
 
     ## References
     ROCm/legacy-rocm-build#1798, ROCm/legacy-rocm-build#4043, ROCm/legacy-rocm-build#6166, ROCm/ROCm-docker#93,

@@ -8,9 +8,10 @@ from dl_doctor.checks.gpu.gpu_mode import CHECK
 from dl_doctor.facts import GpuStates, Ranks
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.model import Ended, Unavailable, Verdict
-from tests.facts import ANSWERED, gpu_sharing, nvml, torch_gpus, visible_gpus
+from tests.facts import ANSWERED, gpu_sharing, nvml, own_gpus, slurm, torch_gpus, visible_gpus
 
 QUICK = Unavailable.not_asked("needs --profile default")
+NO_SLURM = Unavailable.absent("no Slurm")
 NOT_SUPPORTED = {"nvmlDeviceGetComputeMode": "NOT_SUPPORTED"}
 
 
@@ -18,11 +19,21 @@ def card(index: int = 0, mode: str | None = "default", **fields: Any) -> GpuStat
     return GpuState(**{"index": index, "compute_mode": mode, "mig": False, "virtualization": "none", **fields})
 
 
-def judge(*gpus: GpuState, sharing: Any = None, ranks: int = 1, told: str | None = None, torch: Any = QUICK, **fields: Any) -> Verdict:
+def judge(
+    *gpus: GpuState,
+    sharing: Any = None,
+    ranks: int = 1,
+    own: Any = None,
+    job: Any = NO_SLURM,
+    told: str | None = None,
+    torch: Any = QUICK,
+    **fields: Any,
+) -> Verdict:
     states = GpuStates(**{"ended": ANSWERED, "gpus": gpus, **fields})
     known = nvml(count=max(1, len(gpus)))
     here = Ranks(on_node=ranks, in_task=ranks, source="a test")
-    return CHECK.judge(states, sharing or gpu_sharing(), here, visible_gpus(known, told), torch)
+    mine = own or own_gpus(*range(len(gpus)))
+    return CHECK.judge(states, mine, sharing or gpu_sharing(), here, job, visible_gpus(known, told), torch)
 
 
 def levels(verdict: Verdict) -> list[str]:
@@ -41,7 +52,7 @@ def test_nothing_special() -> None:
     [
         (["prohibited"], 1, None, None, ["fail"]),
         (["default", "prohibited"], 2, None, None, ["fail"]),
-        (["default", "prohibited"], 1, "0", None, ["warn"]),  # CUDA's number 0 need not be NVML's: it may be the other one
+        (["default", "prohibited"], 1, "0", None, ["warn"]),  # of several models, of which CUDA's number 0 may be either
         (["default", "prohibited"], 2, "0,1", None, ["fail"]),
         (["exclusive_process"], 1, None, None, []),  # what most Slurm sites choose
         (["exclusive_process", "exclusive_process"], 2, None, None, []),
@@ -56,6 +67,22 @@ def test_compute_modes(modes: list[str], ranks: int, told: str | None, daemon: s
     gpus = [card(index, mode) for index, mode in enumerate(modes)]
 
     assert levels(judge(*gpus, ranks=ranks, told=told, sharing=gpu_sharing(daemon))) == expected
+
+
+def test_other_jobs_gpus_are_nobodys_business() -> None:
+    gpus = card(0), card(1, "prohibited")
+
+    assert judge(*gpus, own=own_gpus(0)).status == "pass"
+    assert judge(*gpus, own=own_gpus(1)).status == "fail"
+    assert judge(*gpus, own=Unavailable.failed("a test")).status == "fail"
+    assert judge(*gpus, own=own_gpus()).status == "skip"
+
+
+def test_each_rank_may_see_one_gpu_of_several() -> None:
+    gpus = [card(index, "exclusive_process") for index in range(4)]
+
+    assert judge(*gpus, ranks=4, own=own_gpus(2), told="2").status == "pass"  # by CUDA_VISIBLE_DEVICES
+    assert judge(gpus[0], ranks=4, job=slurm(gpus=("0", "1", "2", "3"))).status == "pass"  # by control groups
 
 
 @pytest.mark.parametrize(
@@ -100,7 +127,7 @@ def test_a_part_of_a_gpu(gpu: GpuState, sharing: Any, expected: list[str]) -> No
     ("gpus", "fields", "status", "words"),
     [
         ((card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED),), {}, "skip", "NOT_SUPPORTED"),
-        ((card(mode=None, mig=None, virtualization=None, errors={"nvmlDeviceGetUUID": "GPU_IS_LOST"}),), {}, "skip", "LOST"),
+        ((card(mode=None, mig=None, virtualization=None, errors={"nvmlDeviceGetUUID": "GPU_IS_LOST"}),), {}, "skip", "answers"),
         ((), {"ended": Ended(how="hung", step="nvmlInit")}, "error", "did not come back in time at: nvmlInit"),
     ],
 )
@@ -113,4 +140,6 @@ def test_what_is_not_told(gpus: Any, fields: dict[str, Any], status: str, words:
 
 
 def test_modes_that_are_not_told_hide_no_trouble_of_mps() -> None:
-    assert judge(card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED), sharing=gpu_sharing("refuses")).status == "fail"
+    silent = card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED)
+
+    assert judge(silent, sharing=gpu_sharing("refuses")).status == "fail"

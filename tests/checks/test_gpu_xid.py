@@ -9,7 +9,7 @@ from dl_doctor.facts import GpuStates
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.facts.xids import ARCHIVE, XIDS
 from dl_doctor.model import Ended, Unavailable, Verdict
-from tests.facts import ANSWERED, gpu, kernel_log, nvidia_driver, nvml, runtime, slurm, xid
+from tests.facts import ANSWERED, UNKNOWN, gpu, kernel_log, nvidia_driver, nvml, own_gpus, runtime, slurm, xid
 
 NO_SLURM = Unavailable.absent("no Slurm")
 NO_STATES = Unavailable.failed("a test")
@@ -22,8 +22,17 @@ OTHERS = "0000:99:00"
 """A GPU that is on no bus of ours."""
 
 
-def judge(*xids: Any, told: Any = None, where: str = "bare", job: Any = NO_SLURM, states: Any = NO_STATES, **fields: Any) -> Verdict:
-    return CHECK.judge(kernel_log(*xids, **fields), nvidia_driver(), told or nvml(), states, runtime(where), job)
+def judge(
+    *xids: Any,
+    told: Any = None,
+    own: Any = None,
+    where: str = "bare",
+    job: Any = NO_SLURM,
+    states: Any = NO_STATES,
+    **fields: Any,
+) -> Verdict:
+    mine = own or UNKNOWN
+    return CHECK.judge(kernel_log(*xids, **fields), nvidia_driver(), told or nvml(), mine, states, runtime(where), job)
 
 
 def levels(verdict: Verdict) -> list[str]:
@@ -85,6 +94,23 @@ def test_levels(xids: list[Any], expected: list[str]) -> None:
 )
 def test_whose_gpu_it_is(where: str, told: Any, job: Any, level: str) -> None:
     assert levels(judge(xid(79), told=told, where=where, job=job)) == [level]
+
+
+@pytest.mark.parametrize(
+    ("own", "level"),
+    [
+        (own_gpus(0, 1), "fail"),
+        (own_gpus(0, source="Slurm's grant"), "fail"),
+        (own_gpus(1, source="Slurm's grant"), "note"),
+        (own_gpus(1, source="CUDA_VISIBLE_DEVICES"), "note"),  # who hides a GPU has his reasons
+    ],
+)
+def test_gpus_that_nvml_lists_may_be_others(own: Any, level: str) -> None:
+    assert levels(judge(xid(79), own=own)) == [level]
+
+
+def test_a_job_without_gpus() -> None:
+    assert judge(xid(79), own=own_gpus(source="Slurm's grant")).status == "skip"
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,8 @@ def test_a_card_on_the_bus_without_kfd(torch: Any, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "status"), [(Ended(how="hung"), "error"), (Ended(how="stuck", pid=7, state="D"), "fail"), (Ended(how="killed"), "error")]
+    ("ended", "status"),
+    [(Ended(how="hung"), "error"), (Ended(how="stuck", pid=7, state="D"), "fail"), (Ended(how="killed"), "error")],
 )
 def test_what_trying_did(ended: Ended, status: str) -> None:
     assert judge(rocm_access(ended=ended)).status == status

@@ -80,9 +80,9 @@ def test_libraries_that_catch_calls(variable: str, file: str, told: list[str]) -
 
 
 def test_limits_of_hami() -> None:
-    told = limited(Environment({"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_DEVICE_SM_LIMIT": "30"}))
+    variables = {"CUDA_DEVICE_MEMORY_LIMIT_0": "3000m", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_DEVICE_SM_LIMIT": "30"}
 
-    assert told == ["CUDA_DEVICE_MEMORY_LIMIT_0=3000m (HAMi)", "CUDA_DEVICE_SM_LIMIT=30 (HAMi)"]
+    assert limited(Environment(variables)) == ["CUDA_DEVICE_MEMORY_LIMIT_0=3000m (HAMi)", "CUDA_DEVICE_SM_LIMIT=30 (HAMi)"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_nothing_else_of_the_log_leaves_the_probe() -> None:
 @pytest.mark.parametrize(
     ("record", "line"),
     [
-        ("3,339,8123440193,-;NVRM: Xid (PCI:0000:65:00): 79, x\n SUBSYSTEM=pci\n", [8123.440193, "NVRM: Xid (PCI:0000:65:00): 79, x"]),
+        ("3,339,8123440193,-;NVRM: Xid (PCI:0000:65:00): 79\n SUBSYSTEM=pci\n", [8123.440193, "NVRM: Xid (PCI:0000:65:00): 79"]),
         ("6,1,0,-,caller=T1;first", [0.0, "first"]),
         ("nonsense", [None, ""]),
     ],
