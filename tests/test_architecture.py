@@ -69,9 +69,14 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
+<<<<<<< HEAD
     ".accounts .at_fork .attributes .cuda_driver .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products "
     ".gpu_race .indices .limits .loaded .mapped .nvml_calls .parcel .patience .shards .specs .step_function .stream "
     ".sweep_costs .torch_gpus",
+=======
+    ".accounts .at_fork .attributes .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products .gpu_race .indices "
+    ".limits .loaded .nvml_calls .parcel .patience .shards .specs .step_function .stream .sweep_costs",
+>>>>>>> ddd7ee33702a9a373b60a7648d6beecc7ddda76c
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",

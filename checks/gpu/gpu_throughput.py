@@ -84,7 +84,7 @@ def gpu_throughput(probe: GpuProbe, yardsticks: GpuYardsticks, short: GpuShortfa
         return Verdict.unknown(f"nothing could be measured: {raised}") if raised else Verdict.skip("; ".join(skipped) or "no GPU")
     unjudged = [f"{gpu.gpu} is not judged: {reason}" for gpu in measured if (reason := yardsticks.of(gpu.gpu).no_verdict)]
     seen = "; ".join((*figures(measured, probe.rates, yardsticks), *skipped, *unjudged, duration(probe)))
-    if not short.judged and not short.mismatches:
+    if not (short.judged or short.mismatches or short.shortfalls):
         return Verdict.skip(seen if unjudged else f"{seen}; what it can is not known, by table or formula")
     cases = {gpu.gpu: Case(gpu, yardsticks.of(gpu.gpu), probe.cpu_quota) for gpu in measured}
     return Verdict(

@@ -131,7 +131,7 @@ class GpuShortfalls(msgspec.Struct, frozen=True, kw_only=True):
     """Source: the probe of the GPUs' speed, and what each of them is held against."""
 
     judged: bool
-    """Whether there was anything to hold a rate against."""
+    """Whether there was anything to hold products against: a data sheet, a formula or equal GPUs."""
 
     shortfalls: tuple[Shortfall, ...]
     laggards: tuple[Laggard, ...]
@@ -179,7 +179,7 @@ def collect(probe: GpuProbe, yardsticks: GpuYardsticks) -> GpuShortfalls:
     laggards = tuple(laggard for equal in equals for laggard in laggards_of(equal, loud))
     lagging = [laggard.rate for laggard in laggards]
     return GpuShortfalls(
-        judged=bool(equals) or any(rate.possible for one in judged for rate in one.rates.values()),
+        judged=any(one.main and one.main.possible for one in judged) or any(len(equal) >= PEERS_NEEDED for equal in equals),
         shortfalls=tuple(short for short in shortfalls if short.loud or short.rate not in lagging),
         laggards=laggards,
         mismatches=tuple(mismatches(one.gpu for one in measured if one.gpu.digest is not None)),

@@ -6,6 +6,7 @@ Functions that an old driver lacks, or this GPU does not support, are errors by 
 import ctypes
 import os
 import time
+import typing  # noqa: F401 (for comments)
 
 from .nvml_calls import Nvml, address, text
 
@@ -100,7 +101,7 @@ class Gpu:
         self.errors = {}  # type: dict[str, str]
         self.about = " %d" % index
         self.ask = nvml.asker(self.errors, self.about)
-        self.found = {"index": index, "errors": self.errors, "utilisation": []}
+        self.found = {"index": index, "errors": self.errors, "utilisation": []}  # type: dict[str, typing.Any]
         self.handle = self.ask("nvmlDeviceGetHandleByIndex", index)
 
     def look(self, ours):

@@ -33,19 +33,20 @@ def machine(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
 def watched(seconds: float = 0.3, *, most_s: float = 20, deadline_s: float = 25, only: int | None = None) -> Probed:
     """What it tells of this time, which is that of another process."""
 
-    async def run() -> Probed:
+    async def run(pid: int) -> Probed:
         system = System()
         probes = Probes(system, system.clock_s() + 30)
-        with subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({seconds})"]) as process:
-            try:
-                given = {"pid": process.pid, "most_s": most_s, "only": only}
-                return await probes.run("gpu_watch", given, deadline_s=deadline_s)
-            finally:
-                probes.close()
-                probes.see_off()
-                process.kill()
+        try:
+            return await probes.run("gpu_watch", {"pid": pid, "most_s": most_s, "only": only}, deadline_s=deadline_s)
+        finally:
+            probes.close()
+            probes.see_off()
 
-    return asyncio.run(run())
+    with subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({seconds})"]) as process:
+        try:
+            return asyncio.run(run(process.pid))
+        finally:
+            process.kill()
 
 
 def load_of(probed: Probed, pci: str) -> Load:
@@ -95,7 +96,11 @@ def test_an_old_driver_counts_heat_by_policies(machine: Any) -> None:
 def test_what_is_not_supported_is_none_and_told_once(machine: Any) -> None:
     functions = ("ClockInfo", "PowerUsage", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons", "FieldValues")
     functions += ("ViolationStatus", "PcieReplayCounter")
-    machine("count=3", *(f"error.nvmlDeviceGet{name}={NOT_SUPPORTED}" for name in functions), "1.error.nvmlDeviceGetHandleByIndex_v2=15")
+    machine(
+        "count=3",
+        *(f"error.nvmlDeviceGet{name}={NOT_SUPPORTED}" for name in functions),
+        "1.error.nvmlDeviceGetHandleByIndex_v2=15",
+    )
     told = watched(only=2)
     load = load_of(told, "0000:03:00.0")
 
