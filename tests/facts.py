@@ -409,9 +409,7 @@ def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (Non
     nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
     bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
     at_kfd = Node(name="kfd", error=kfd, **known)
-    return RocmAccess(
-        **{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields}
-    )
+    return RocmAccess(**{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields})
 
 
 def apple_gpu(**fields: Any) -> AppleGpu:

@@ -81,9 +81,7 @@ def whole_node(runtime: Runtime | Unavailable, slurm: Slurm | Unavailable) -> bo
     return isinstance(slurm, Unavailable) and isinstance(runtime, Runtime) and runtime.view in ("host", "virtual machine")
 
 
-def addresses(
-    nvml: Nvml | Unavailable, own: OwnGpus | Unavailable, driver: NvidiaDriver, *, whole_node: bool
-) -> set[str]:
+def addresses(nvml: Nvml | Unavailable, own: OwnGpus | Unavailable, driver: NvidiaDriver, *, whole_node: bool) -> set[str]:
     """Of our GPUs, as the driver writes them: without the function. One that is lost may be missing from NVML's list."""
     listed = nvml.gpus if isinstance(nvml, Nvml) else ()
     chosen = isinstance(own, OwnGpus) and own.source != "NVML"
