@@ -6,6 +6,7 @@ Functions that an old driver lacks, or this GPU does not support, are errors by 
 import ctypes
 import os
 import time
+import typing  # noqa: F401 (for comments)
 
 from .nvml_calls import Nvml, address, text
 
@@ -100,7 +101,7 @@ class Gpu:
         self.errors = {}  # type: dict[str, str]
         self.about = " %d" % index
         self.ask = nvml.asker(self.errors, self.about)
-        self.found = {"index": index, "errors": self.errors, "utilisation": []}
+        self.found = {"index": index, "errors": self.errors, "utilisation": []}  # type: dict[str, typing.Any]
         self.handle = self.ask("nvmlDeviceGetHandleByIndex", index)
 
     def look(self, ours):
@@ -252,7 +253,8 @@ class Ours:
     def __init__(self, nodes):
         self.nodes = tuple(nodes)
         self.family = ancestors(os.getpid())
-        self.doctor = next(iter(self.family[3:]), None)  # the probe's process, its interpreter and that one's guard are before it
+        self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
+        self.group = (status_of(self.doctor) or {}).get("group")
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -269,10 +271,7 @@ class Ours:
         }
 
     def related(self, pid, known):
-        if pid in self.family or self.doctor in ancestors(pid):
-            return True
-        doctor = self.doctor and status_of(self.doctor)
-        return bool(doctor) and doctor["group"] == known["group"]
+        return pid in self.family or self.doctor in ancestors(pid) or known["group"] == self.group
 
 
 def ancestors(pid):
