@@ -23,9 +23,9 @@ OF_ONE_RUN = frozenset(
         *("pid", "step", "state", "wait_channel", "output_tail", "working_set_bytes"),
         *("job_id", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"),
         # single samples
-        *("readings", "first", "second"),
-        # others' segments in /dev/shm, which come and go: what they take shows in what is free
-        "tenants",
+        *("readings", "first", "second", "utilisation"),
+        # others' segments in /dev/shm, and processes on a GPU, which come and go: what they take shows in what is free
+        *("tenants", "processes"),
         # what each machine has of its own
         *("hostname", "SLURMD_NODENAME", "KUBERNETES_SERVICE_HOST", "uuid", "device", "super_options", "parent_id", "root"),
     }
@@ -34,7 +34,7 @@ OF_ONE_RUN = frozenset(
 
 OF_A_MOMENT = frozenset(
     {
-        *("free_bytes", "free_files", "used", "used_bytes", "available_bytes", "allowed_bytes"),
+        *("free_bytes", "free_files", "used", "used_bytes", "memory_used_bytes", "available_bytes", "allowed_bytes"),
         *("private_bytes", "shared_bytes", "measured_worker_bytes", "memory_need_bytes"),
     }
 )

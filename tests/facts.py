@@ -19,6 +19,7 @@ from dl_doctor.facts import (
     GpuAccess,
     GpuGrant,
     GpuLibraries,
+    GpuStates,
     InterpreterBuild,
     Limits,
     Loader,
@@ -27,6 +28,7 @@ from dl_doctor.facts import (
     MemoryBudget,
     NvidiaDriver,
     Nvml,
+    OwnGpus,
     PinnedMemory,
     Ranks,
     ReadableDataset,
@@ -60,6 +62,7 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
@@ -299,6 +302,60 @@ def nvml(*gpus: Gpu, count: int = 2, **fields: Any) -> Nvml:
 def nvml_error(code: str) -> Nvml:
     """NVML that does not begin."""
     return Nvml(ended=ANSWERED, error=code)
+
+
+def gpu_state(index: int = 0, **fields: Any) -> GpuState:
+    """A healthy H100 that nobody uses."""
+    known = {
+        "uuid": f"GPU-{index:08x}-0000",
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "pci_device": "2330",
+        "pci_subsystem": "10de:16c1",
+        "capability": (9, 0),
+        "memory_total_bytes": 80 * GIB,
+        "memory_used_bytes": 4 * MIB,
+        "memory_version": 2,
+        "utilisation": (0.0, 0.0, 0.0),
+        "processes_known": True,
+        "ecc": True,
+        "memory_errors": MemoryErrors(corrected=0, uncorrected=0, sram_uncorrected=0, sram_threshold_exceeded=False),
+        "remapped_rows": RemappedRows(corrected=0, uncorrected=0, pending=False, failed=False),
+        "recovery_action": 0,
+        "compute_mode": "default",
+        "mig": False,
+        "virtualization": "none",
+        "persistence": True,
+        "display_active": False,
+        "fabric": Fabric(state="completed", status="SUCCESS", health=1, health_mask=0),
+        "link_gen_max": 5,
+        "link_width_max": 16,
+        "slot_gen_max": 5,
+        "slot_width_max": 16,
+        "power_limit_w": 700.0,
+        "power_limit_default_w": 700.0,
+        "sm_clock_max_mhz": 1980,
+        "memory_clock_max_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "slowdown_c": 87,
+        "errors": {"nvmlDeviceGetRetiredPages": "NOT_SUPPORTED", "nvmlDeviceGetRetiredPagesPendingStatus": "NOT_SUPPORTED"},
+    }
+    return GpuState(**{"index": index, **known, **fields})
+
+
+def gpu_states(*gpus: GpuState, count: int = 2, **fields: Any) -> GpuStates:
+    gpus = gpus or tuple(gpu_state(index) for index in range(count))
+    return GpuStates(**{"ended": ANSWERED, "gpus": gpus, "took_s": 0.1, "confidential": False, **fields})
+
+
+def gpu_process(pid: int = 4711, kind: str = "compute", memory: int | None = 12 * GIB, **fields: Any) -> GpuProcess:
+    """Somebody else's python, for three hours."""
+    known = {"uid": 1005, "name": "python", "age_s": 3 * 3600.0}
+    return GpuProcess(**{"pid": pid, "kind": kind, "memory_bytes": memory, **known, **fields})
+
+
+def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:
+    return OwnGpus(indices=indices, source=source)
 
 
 def visible_gpus(known: Nvml | Unavailable, told: str | None = None, **variables: str) -> VisibleGpus:

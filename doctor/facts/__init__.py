@@ -39,6 +39,7 @@ from dl_doctor.facts import (
     mounts,
     nvidia_driver,
     nvml,
+    own_gpus,
     pinned_memory,
     process_budget,
     ranks,
@@ -57,6 +58,7 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    wanted_precision,
     worker_cuda,
     worker_draws,
     worker_memory,
@@ -93,6 +95,7 @@ from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.own_gpus import OwnGpus
 from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
@@ -111,6 +114,7 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.wanted_precision import WantedPrecision
 from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_draws import WorkerDraws
 from dl_doctor.facts.worker_memory import WorkerMemory
@@ -151,6 +155,7 @@ __all__ = [
     "Mounts",
     "NvidiaDriver",
     "Nvml",
+    "OwnGpus",
     "PinnedMemory",
     "ProcessBudget",
     "Ranks",
@@ -169,6 +174,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WantedPrecision",
     "WorkerCuda",
     "WorkerDraws",
     "WorkerMemory",
@@ -225,6 +231,7 @@ COLLECTORS = (
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
+    Collector(own_gpus.collect),
     Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),
@@ -243,6 +250,7 @@ COLLECTORS = (
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(wanted_precision.collect),
     Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25, exclusive=True),
     Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25, exclusive=True),
     Collector(worker_memory.collect, profile="default", deadline_s=worker_memory.DEADLINE_S + 25, exclusive=True),

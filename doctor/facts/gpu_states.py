@@ -1,5 +1,6 @@
 """How each GPU is, as NVIDIA's management library tells without touching it: who uses it, its memory's errors, its modes, limits
-and link."""
+and link.
+"""
 
 import msgspec
 
@@ -10,6 +11,9 @@ from dl_doctor.units import GIB
 
 DEADLINE_S = 20.0
 """As for NVML's first look: without persistence, its first call starts every GPU again."""
+
+APART_S = 1 / 3
+"""Between samples of utilisation, each of which is NVML's mean over a sixth of a second to a second."""
 
 NODES = ("/dev/nvidia", "/dev/dxg")
 """How the nodes begin that a process on a GPU has open; the second is WSL's."""
@@ -35,23 +39,33 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_bytes: int | None = None
     uid: int | None = None
-    """This one, the name and the age are None where it is not in this PID namespace."""
+    """This one, the name and the age are None where it is not in this PID namespace: the pid may be one of the host's. A process
+    here that has it by chance is told by having no device node of NVIDIA's open."""
 
     name: str | None = None
     """/proc/PID/comm: at most 15 bytes."""
 
     age_s: float | None = None
     ours: bool = False
-    """Of this user, and it has a device node of NVIDIA's open: a pid of another namespace can be anybody's in this one."""
+    """Of this user, for sure."""
 
     related: bool = False
-    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is in
-    its process group, such as other ranks below the same torchrun."""
+    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is
+    in its process group, such as other ranks below the same torchrun."""
 
     @property
     def stranger(self) -> bool:
         """Whether it computes for somebody else."""
-        return self.kind != "graphics" and not self.related and not self.ours and self.name != MPS_SERVER
+        return self._computes_for_itself and not self.ours
+
+    @property
+    def leftover(self) -> bool:
+        """Whether it is one of this user's that has nothing to do with this run."""
+        return self._computes_for_itself and self.ours
+
+    @property
+    def _computes_for_itself(self) -> bool:
+        return self.kind != "graphics" and not self.related and self.name != MPS_SERVER
 
 
 class MemoryErrors(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,8 +226,14 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether something else works on it, so that what is measured there means nothing."""
-        return self.filled or self.utilised or any(process.stranger for process in self.processes)
+        """Whether something works on it, so that what is measured there means nothing."""
+        return self.utilised or self.taken
+
+    @property
+    def taken(self) -> bool:
+        """The same, and it is not the doctor's own family."""
+        theirs = self.utilised and not any(process.related for process in self.processes)
+        return theirs or self.filled or any(process.stranger for process in self.processes)
 
 
 class GpuStates(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,11 +245,17 @@ class GpuStates(msgspec.Struct, frozen=True, kw_only=True):
 
     gpus: tuple[GpuState, ...] = ()
     took_s: float | None = None
-    """nvmlInit; the GPUs are started by then, where nothing keeps them started."""
+    """nvmlInit and the handles of all GPUs, which starts those that nothing keeps started."""
+
+    confidential: bool | None = None
+    """Whether confidential computing is on: what goes to the GPUs is then encrypted."""
+
+    errors: dict[str, str] = {}
+    """Of the functions that ask about no single GPU."""
 
 
 async def collect(probes: Probes, nvml: Nvml) -> GpuStates | Unavailable:
     if not nvml.gpus:
         return Unavailable.absent("NVML lists no GPU")
-    probed = await probes.run("gpu_states", {"nodes": NODES}, deadline_s=DEADLINE_S)
+    probed = await probes.run("gpu_states", {"nodes": NODES, "apart_s": APART_S}, deadline_s=DEADLINE_S)
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, GpuStates)

@@ -17,9 +17,12 @@ pytestmark = pytest.mark.lab
 HEALTHY = {
     "gpu-device-access": "pass",
     "gpu-driver-floor": "skip",  # no torch in the examined environment
+    "gpu-health": "pass",
+    "gpu-idle": "pass",
     "gpu-libraries": "pass",
     "gpu-order": "pass",
     "gpu-per-rank": "skip",
+    "gpu-precision": "pass",
     "gpu-visible": "pass",
 }
 
@@ -51,7 +54,16 @@ def test_eight_healthy_gpus(fakes: Fakes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        pytest.param(Machine(does=["3.error.nvmlDeviceGetHandleByIndex_v2=15"]), {"gpu-visible": ["fail gpu:3"]}, id="lost"),
+        pytest.param(
+            Machine(does=["3.error.nvmlDeviceGetHandleByIndex_v2=15"]),
+            {"gpu-health": ["fail gpu:3"], "gpu-visible": ["fail gpu:3"]},
+            id="lost",
+        ),
+        pytest.param(
+            Machine(does=["1.remap_failed=1", "2.memory_used=60000000000", "5.field.230=2"]),
+            {"gpu-health": ["fail gpu:1", "fail gpu:5"], "gpu-idle": ["warn gpu:2"]},
+            id="ill and in use",
+        ),
         pytest.param(Machine(does=["crash.nvmlDeviceGetCount_v2=1"]), {"gpu-visible": ["fail nvml"]}, id="crash"),
         pytest.param(
             Machine(library="550.107.02", does=["error.nvmlInitWithFlags=18"]),
