@@ -87,7 +87,8 @@ def mixed(code: int, files: list[Library], driver: NvidiaDriver) -> Finding:
         level="fail",
         subject="driver",
         summary=f"libcuda and the kernel module do not fit each other ({code}): {parts}",
-        why="The driver was updated, and the module that runs is still the old one; or the container was made before.",
+        why="The driver was updated and the module that runs is still the old one, or the container was made before; or another "
+        "libcuda than the driver's own is found first.",
         owner="admin",
         fixes=(
             *remake_container(),

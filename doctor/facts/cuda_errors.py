@@ -1,7 +1,7 @@
 """CUDA's error codes as data: what they mean where CUDA begins and for a first small computation, and what mends that.
 
-HIP gives the same numbers for what both have. The texts are those of cudaGetErrorString, from memory, lower case; torch's
-messages hold them.
+HIP gives the same numbers for what both have. The texts are those of cudaGetErrorString as public bindings
+quote them, lower case; torch's messages hold them.
 """
 
 import re
@@ -136,6 +136,14 @@ ERRORS = {
         "there is no GPU of this number",
         "gpu-per-rank",
         (Fix("See what this process is shown", ("echo $CUDA_VISIBLE_DEVICES $LOCAL_RANK",)),),
+        DRIVER_API,
+    ),
+    102: CudaError(
+        "DEVICE_NOT_LICENSED",
+        ("device doesn't have valid grid license",),
+        "this virtual GPU has no licence",
+        "gpu-mode",
+        (Fix("Have the virtual GPU licensed", ("nvidia-smi -q | grep -i -A1 licen",), risk="needs-root"),),
         DRIVER_API,
     ),
     209: CudaError(

@@ -166,7 +166,7 @@ async def collect(
     states: GpuStates | Unavailable,
     visible: VisibleGpus | Unavailable,
     target: Target,
-    files: TorchFiles,
+    files: TorchFiles | Unavailable,
     memory: MemoryBudget | Unavailable,
     environment: Environment,
     slurm: Slurm | Unavailable,
@@ -213,13 +213,15 @@ def nothing_to_try(
     grant: GpuGrant,
     asked: TorchGpus | Unavailable,
     visible: VisibleGpus | Unavailable,
-    files: TorchFiles,
+    files: TorchFiles | Unavailable,
     slurm: Slurm | Unavailable,
 ) -> Unavailable | None:
     """Why nothing is to be computed, if so."""
     of_amd = not driver.there and "kfd" in grant.nodes
     if not driver.there and not grant.promised and not of_amd:
         return Unavailable.absent(NO_GPU)
+    if isinstance(files, Unavailable):
+        return files.inherited_from("torch_files")
     if files.version is None:
         return Unavailable.absent(f"{files.origin} is not PyTorch")
     if not (files.hip if of_amd else files.cuda):

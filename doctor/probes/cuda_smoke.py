@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+import typing  # noqa: F401 (for comments)
 
 from .cuda_driver import begun, devices
 from .mapped import mapped_files, soname
@@ -35,8 +36,8 @@ def probe(arguments, step):
     torch = importlib.import_module("torch")
     if arguments.get("on_cpu"):
         return {"gpus": [dict(computed(torch, "cpu", step, "the CPU"), index=0)], "libraries": libraries()}
-    found = {"backend": "hip" if getattr(torch.version, "hip", None) else "cuda"}
-    known = []
+    found = {"backend": "hip" if getattr(torch.version, "hip", None) else "cuda"}  # type: dict[str, typing.Any]
+    known = []  # type: list[dict[str, typing.Any]]
     if found["backend"] == "cuda":
         cuda, answered = begun(step)
         found.update(answered)
@@ -81,7 +82,7 @@ def by_torch(torch, index):
 
 def computed(torch, device, step, name):
     """What came of each computation, up to the first one that raised."""
-    told = {}
+    told = {}  # type: dict[str, typing.Any]
     for what, compute in (("copy", copy), ("product", product), ("convolution", convolution)):
         step("%s on %s" % (what, name))
         begin = time.monotonic()
@@ -129,7 +130,7 @@ def wrong(there, here):
 
 def libraries():
     """The files in our memory by the names that the loader knows them by."""
-    found = {}
+    found = {}  # type: dict[str, list[str]]
     for path in mapped_files("lib"):
         if OF_GPUS.match(os.path.basename(path)):
             found.setdefault(soname(path), []).append(path)
@@ -138,11 +139,9 @@ def libraries():
 
 def passed_over(loaded):
     """Libraries of NVIDIA's packages in this environment in whose place others of the same name were loaded, and why."""
-    try:
-        places = importlib.util.find_spec("nvidia").submodule_search_locations
-    except (ImportError, AttributeError, ValueError):
-        return []
-    found = []
+    packages = importlib.util.find_spec("nvidia")
+    places = packages.submodule_search_locations if packages else None
+    found = []  # type: list[dict[str, typing.Any]]
     for own in sorted(path for place in places or () for path in glob.glob(os.path.join(place, "*", "lib", "lib*.so*"))):
         name = os.path.basename(own)
         others = [path for path in loaded.get(name, ()) if path != os.path.realpath(own)]

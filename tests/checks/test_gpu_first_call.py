@@ -40,9 +40,7 @@ def test_by_what_it_took(times: tuple[Any, ...], persistence: Any, levels: list[
 def test_what_it_says() -> None:
     (finding,) = judge(16.0, 15.0, persistence=False).findings
 
-    assert finding.summary == (
-        "CUDA takes long to begin, each time: NVML 0.1 s, cuInit 16 s, cuInit in another process 15 s"
-    )
+    assert finding.summary == ("CUDA takes long to begin, each time: NVML 0.1 s, cuInit 16 s, cuInit in another process 15 s")
     assert finding.measured is not None
     assert finding.measured.value == 15.0
     assert "Persistence is on for 0 of 1 GPU" in finding.why

@@ -198,7 +198,7 @@ FOR_CPUS = torch_gpus(0, torch_cuda=None)
         (torch_gpus(0, init_code=802), "fabric manager", "gpu-fabric"),
         (torch_gpus(0, init_code=999), "cuInit gives 999", "gpu-device-access"),
         (torch_gpus(0, init_code=4711), "cuInit gives 4711, CUDA does not begin", None),
-        (torch_gpus(2, init_code=802), "PyTorch sees 0", None),  # PYTORCH_NVML_BASED_CUDA_CHECK=1 counts what NVML lists
+        (torch_gpus(2, init_code=802), "PyTorch sees 0", "gpu-fabric"),  # PYTORCH_NVML_BASED_CUDA_CHECK=1 counts what NVML lists
         (torch_gpus(0), "CUDA itself begins", None),
     ],
 )

@@ -179,6 +179,8 @@ NO_PROCESS = "/nonexistent"
     ("given", "kind", "words"),
     [
         ({"driver": facts.nvidia_driver(0), "grant": facts.gpu_grant()}, "absent", "no GPU here"),
+        ({"driver": facts.nvidia_driver(0), "grant": facts.gpu_grant(), "files": NONE}, "absent", "no GPU here"),
+        ({"files": Unavailable.failed("torch cannot be looked for")}, "failed", "torch cannot be looked for"),
         ({"files": facts.torch_files(version=None)}, "absent", "is not PyTorch"),
         ({"files": facts.torch_files("2.8.0+cpu", cuda=None)}, "absent", "built for other hardware than NVIDIA's GPUs"),
         ({"files": OF_ROCM}, "absent", "built for other hardware than NVIDIA's GPUs"),
