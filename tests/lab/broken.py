@@ -32,11 +32,17 @@ TABLE = {
     "debug-environment": "skip",
     "gpu-device-access": "skip",
     "gpu-driver-floor": "skip",
+<<<<<<< HEAD
     "gpu-fabric": "skip",
+=======
+    "gpu-health": "skip",
+    "gpu-idle": "skip",
+>>>>>>> eea017076c19d8ab4ed4a97081ef0fa2e356833c
     "gpu-libraries": "skip",
     "gpu-mode": "skip",
     "gpu-order": "skip",
     "gpu-per-rank": "skip",
+    "gpu-precision": "skip",
     "gpu-visible": "skip",
     "gpu-xid": "skip",
     "mps-ready": "skip",
@@ -73,11 +79,17 @@ NUMBERS: Numbers = {
     "debug-environment": [],
     "gpu-device-access": [],
     "gpu-driver-floor": [],
+<<<<<<< HEAD
     "gpu-fabric": [],
+=======
+    "gpu-health": [],
+    "gpu-idle": [],
+>>>>>>> eea017076c19d8ab4ed4a97081ef0fa2e356833c
     "gpu-libraries": [],
     "gpu-mode": [],
     "gpu-order": [],
     "gpu-per-rank": [],
+    "gpu-precision": [],
     "gpu-visible": [],
     "gpu-xid": [],
     "mps-ready": [],
