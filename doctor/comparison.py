@@ -23,9 +23,9 @@ OF_ONE_RUN = frozenset(
         *("pid", "step", "state", "wait_channel", "output_tail", "working_set_bytes"),
         *("job_id", "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"),
         # single samples
-        *("readings", "first", "second"),
-        # others' segments in /dev/shm, which come and go: what they take shows in what is free
-        "tenants",
+        *("readings", "first", "second", "utilisation"),
+        # others' segments in /dev/shm, and processes on a GPU, which come and go: what they take shows in what is free
+        *("tenants", "processes"),
         # what each machine has of its own
         *("hostname", "SLURMD_NODENAME", "KUBERNETES_SERVICE_HOST", "uuid", "device", "super_options", "parent_id", "root"),
     }
@@ -34,8 +34,8 @@ OF_ONE_RUN = frozenset(
 
 OF_A_MOMENT = frozenset(
     {
-        *("free_bytes", "free_files", "used", "used_bytes", "available_bytes", "allowed_bytes"),
-        *("private_bytes", "shared_bytes", "measured_worker_bytes", "memory_need_bytes", "memory_used_bytes"),
+        *("free_bytes", "free_files", "used", "used_bytes", "memory_used_bytes", "available_bytes", "allowed_bytes"),
+        *("private_bytes", "shared_bytes", "measured_worker_bytes", "memory_need_bytes"),
     }
 )
 """Names of amounts that are others a minute later: of these a difference is told from MUCH on."""
@@ -48,9 +48,6 @@ OF_A_PROBED_GPU = ("name", "backend", "capability", "multiprocessors", "memory_b
 
 OF_A_YARDSTICK = ("part", "kind", "instance", "no_verdict", "no_link")
 """Of each GPU in `gpu_yardsticks`: what it is held against. The rest repeats the other two."""
-
-COMING_AND_GOING = frozenset({"processes", "utilisation"})
-"""What is not compared of each GPU in `gpu_states`: what others take shows in `memory_used_bytes`."""
 
 MUCH = 2.0
 """Times as much, or as little. Proposal."""
@@ -196,11 +193,6 @@ def told_of_a_probed_gpu(gpu: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: gpu[name] for name in OF_A_PROBED_GPU if name in gpu}, **seen}
 
 
-def told_of_gpu_states(fact: Mapping[str, Any]) -> dict[str, Any]:
-    gpus = [{name: gpu[name] for name in gpu if name not in COMING_AND_GOING} for gpu in mappings(fact.get("gpus"))]
-    return {**fact, "gpus": gpus}
-
-
 def told_of_yardsticks(fact: Mapping[str, Any]) -> dict[str, Any]:
     return {
         str(gpu.get("gpu")): {name: gpu[name] for name in OF_A_YARDSTICK if name in gpu} for gpu in mappings(fact.get("gpus"))
@@ -215,7 +207,6 @@ def mappings(entries: Any) -> list[Mapping[str, Any]]:
 TOLD_OF: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "loader_sweep": told_of_a_sweep,
     "gpu_probe": told_of_gpu_rates,
-    "gpu_states": told_of_gpu_states,
     "gpu_yardsticks": told_of_yardsticks,
 }
 """Facts of which only a part is compared."""
