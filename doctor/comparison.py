@@ -199,6 +199,17 @@ def told_of_yardsticks(fact: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def told_of_shortfalls(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """Which GPUs stand in each of its lists, and with which rate."""
+    return {name: [subject_of(entry) for entry in mappings(entries)] for name, entries in fact.items()}
+
+
+def subject_of(entry: Mapping[str, Any]) -> str:
+    rate = entry.get("rate")
+    what = rate.get("what", "") if isinstance(rate, Mapping) else ""
+    return f"{entry.get('gpu')} {what}".rstrip()
+
+
 def mappings(entries: Any) -> list[Mapping[str, Any]]:
     """Those of a list; facts may hold anything."""
     return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list | tuple) else []
@@ -207,6 +218,7 @@ def mappings(entries: Any) -> list[Mapping[str, Any]]:
 TOLD_OF: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "loader_sweep": told_of_a_sweep,
     "gpu_probe": told_of_gpu_rates,
+    "gpu_shortfalls": told_of_shortfalls,
     "gpu_yardsticks": told_of_yardsticks,
 }
 """Facts of which only a part is compared."""

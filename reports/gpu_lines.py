@@ -34,7 +34,7 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
 
 def model(name: str, rows: Sequence[Row], columns: Sequence[Column], look: Look) -> Iterator[Text | Table]:
     """The GPUs of one model: what they are measured against, and a line for each."""
-    alone = [place for place in told_alone(columns) if any(row.reaches[place] for row in rows)]
+    alone = told_alone(rows, columns)
     yield Text(f"{counted(name, rows)}{against(rows, alone)}", style="bold", no_wrap=True)
     shown = fitting([*cells_of(rows, columns, alone)], look.width)
     heading, *lines = [GAP.join(line).rstrip() for line in zip(*map(padded, shown), strict=True)]
@@ -51,9 +51,9 @@ def model(name: str, rows: Sequence[Row], columns: Sequence[Column], look: Look)
             yield beside(Text(" " * indent), Text(more, style="dim"))
 
 
-def told_alone(columns: Sequence[Column]) -> list[int]:
-    """Places of the columns that get one of a line: products of one type, and the memory."""
-    places = {column.what: place for place, column in reversed([*enumerate(columns)])}
+def told_alone(rows: Sequence[Row], columns: Sequence[Column]) -> list[int]:
+    """Places of the columns that a line has, too: products of one type, and the memory."""
+    places = {column.what: place for place, column in enumerate(columns) if any(row.reaches[place] for row in rows)}
     compute = next((what for what in COMPUTE if what in places), None)
     return [places[what] for what in (compute, MEMORY) if what in places]
 
@@ -116,7 +116,7 @@ def caption(gpus: Gpus) -> Iterator[Text]:
     """What the columns do not say."""
     linked = any(column.what in LINK for column in gpus.columns)
     told = ["host is the slower direction of the link"] if linked else []
-    told += ["heat does not show in so short a time"] if gpus.brief and gpus.columns else []
+    told += ["heat may not show in so short a time"] if gpus.brief and gpus.columns else []
     if told:
         text = "; ".join(told)
         yield Text(f"{text[:1].upper()}{text[1:]}.", style="dim")

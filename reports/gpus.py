@@ -17,6 +17,9 @@ MOST_COLUMNS = 10
 MOST_RATES = MOST_GPUS * MOST_COLUMNS
 MOST_REASONS = 20
 
+MOST_TIMES = 99
+"""As fast as possible is told no more than so many times: a figure above it is somebody's mistake."""
+
 SHORT, LONG = 30, 300
 """Characters of a name, and of a reason."""
 
@@ -116,7 +119,7 @@ class Gpus:
     """What could not be measured (`fp8 on gpu:0–7`) and why."""
 
     brief: bool
-    """Whether it was the short probe, in which heat does not show."""
+    """Whether it was the short probe, in which heat may not show."""
 
     @property
     def by_name(self) -> list[tuple[str, tuple[Row, ...]]]:
@@ -234,7 +237,7 @@ def reach_of(rate: Rate, scale: Scale) -> Reach:
     achieved = figures(rate.achieved / scale.divisor)
     if rate.possible is None:
         return Reach(achieved, "", "", "", 0.0)
-    percent = f"{plain(round(rate.achieved / rate.possible * 100))} %"
+    percent = f"{whole(100 * min(rate.achieved / rate.possible, MOST_TIMES))} %"
     return Reach(achieved, figures(rate.possible / scale.divisor), percent, rate.basis, share(rate.achieved, rate.possible))
 
 

@@ -67,7 +67,14 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (tickets look the
 
 
 def ticket(report: Report, folded: Iterable[str], left_out: list[str], longest: int = LONGEST_TEXT) -> str:
-    blocks = [*head(report), *measured(report, longest), *reached(report.facts), *findings(report.results, longest), *made(report), *folded]
+    blocks = [
+        *head(report),
+        *measured(report, longest),
+        *reached(report.facts),
+        *findings(report.results, longest),
+        *made(report),
+        *folded,
+    ]
     if left_out:
         blocks.append(f"Left out, so that this fits into a ticket: {', '.join(left_out)}. The JSON report has all of it.")
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -142,7 +149,7 @@ def reached(facts: Mapping[str, Any]) -> Iterator[str]:
     lines += (f"| {escaped(name(row, gpus.models), 2 * SHORT)} | {' | '.join(cells(row))} |" for row in gpus.rows)
     yield "\n".join(lines)
     if gpus.columns:
-        yield "Achieved of what is possible." + (" In so short a time heat does not show." if gpus.brief else "")
+        yield "Achieved of what is possible." + (" In so short a time heat may not show." if gpus.brief else "")
     yield bullets(escaped(f"{what} was not measured: {why}", LONGEST_CELL) for what, why in gpus.raised)
 
 

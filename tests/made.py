@@ -91,6 +91,7 @@ def gpu_facts(gpus: int = 8, changed: int | None = None, slower: float = 1.0, **
         "gpu_yardsticks": {"gpus": limits},
     }
 
+
 HOSTILE = (
     "<script>alert(1)</script>",
     "</style><img src=x onerror=alert(1)>",
@@ -124,9 +125,7 @@ def measured(report: Report) -> Report:
     facts = gpu_facts(8, changed=3, slower=0.6, loads=[hot])
     limits = facts["gpu_yardsticks"]["gpus"][3]
     limits |= {"brakes": [{"reason": "overheated", "share": 0.9}], "link": {**limits["link"], "width": 8}}
-    return msgspec.structs.replace(
-        with_pipeline(report, "all"), facts={**report.facts, "loader_sweep": SWEEP, **facts}
-    )
+    return msgspec.structs.replace(with_pipeline(report, "all"), facts={**report.facts, "loader_sweep": SWEEP, **facts})
 
 
 def result(id_: str, status: Any, *findings: Finding, **fields: Any) -> Result:
@@ -205,7 +204,10 @@ def hostile(report: Report) -> Report:
     facts = {
         "loader_sweep": {"points": points, "recommendation": {"num_workers": 1, "reason": HOSTILE[0], "gain": [evil]}},
         "gpu_probe": {
-            "rates": [*({"gpu": name, "what": name, "achieved": 1, "possible": 2, "unit": name, "basis": name} for name in HOSTILE), 7],
+            "rates": [
+                *({"gpu": name, "what": name, "achieved": 1, "possible": 2, "unit": name, "basis": name} for name in HOSTILE),
+                7,
+            ],
             "gpus": [
                 *({"gpu": name, "name": name, "nvml_index": 0, "raised": {name: name}} for name in HOSTILE),
                 *({"gpu": f"skipped{name}", "skipped": name} for name in HOSTILE),

@@ -32,13 +32,11 @@ def test_a_line_for_each_gpu(plain: Report) -> None:
     heading, columns, *rows, caption = lines_of(measured(plain))
 
     assert heading == "8 × NVIDIA H100 80GB HBM3, achieved of what the datasheet says"
-    assert columns.split() == "bf16 TFLOP/s memory TB/s host GB/s MHz °C W".split()
-    assert rows[0] == "gpu:0  742 of 989    75 %  2.91 of 3.35  55.1 of 63  1,755  61  690 of 700"
-    assert [row.split()[0] for row in rows] == [f"gpu:{index}" for index in range(4)] + ["!"] + [
-        f"gpu:{index}" for index in range(4, 8)
-    ]
-    assert rows[4].strip() == "! held back: heat, link x8 of x16"
-    assert caption == "Host is the slower direction of the link; heat does not show in so short a time."
+    assert columns.split() == ["bf16", "TFLOP/s", "memory", "TB/s", "host", "GB/s", "MHz", "°C", "W"]
+    assert rows[0] == "gpu:0    742 of 989  75 %  2.91 of 3.35  55.1 of 63  1,755  61  690 of 700"
+    assert [row.split()[0] for row in rows if "!" not in row] == [f"gpu:{index}" for index in range(8)]
+    assert rows[4] == "       ! held back: heat, link x8 of x16"
+    assert caption == "Host is the slower direction of the link; heat may not show in so short a time."
 
 
 @pytest.mark.parametrize("width", [80, 100, 60, 40])
@@ -117,7 +115,7 @@ def test_two_models_have_a_table_each(plain: Report) -> None:
     assert "1 × NVIDIA H100 80GB HBM3, achieved of what the datasheet says" in lines
     assert "1 × Tesla V100-SXM2-16GB, achieved of what the formula for its kind says: it is in no table" in lines
     assert "fp16 TFLOP/s" in text
-    assert "gpu:1    101 of 125  81 %         0.79" in text or "gpu:1" in text
+    assert "gpu:1    101 of 125  81 %         0.79" in text
     assert "Tesla V100-SXM2-16GB" in renderer("markdown")(probed(plain, facts), Look())
 
 
@@ -165,7 +163,9 @@ def test_more_than_possible_is_told_as_it_is(plain: Report) -> None:
     assert 'class="bar" width="100.0"' in html
 
 
-@pytest.mark.parametrize("fact", [None, [], {}, 7, {"rates": 3, "gpus": "x"}, {"rates": [{"gpu": "gpu:0"}], "gpus": [{"gpu": 1}]}])
+@pytest.mark.parametrize(
+    "fact", [None, [], {}, 7, {"rates": 3, "gpus": "x"}, {"rates": [{"gpu": "gpu:0"}], "gpus": [{"gpu": 1}]}]
+)
 @pytest.mark.parametrize("format_", ["text", "markdown", "html"])
 def test_where_nothing_was_measured_nothing_is_told(plain: Report, fact: Any, format_: str) -> None:
     bare = renderer(format_)(plain, Look())
@@ -174,11 +174,11 @@ def test_where_nothing_was_measured_nothing_is_told(plain: Report, fact: Any, fo
 
 
 ODD: dict[str, Any] = {
-    "texts": {name: "x" for name in ("rates", "gpus", "length")},
+    "texts": dict.fromkeys(("rates", "gpus", "length"), "x"),
     "lists": {"rates": [[[]], None], "gpus": [[[]], None]},
     "not finite": {"rates": [{**ALIKE[0], "achieved": math.nan}, {**ALIKE[1], "possible": math.inf}]},
     "too large": {"rates": [{**ALIKE[0], "achieved": 1e14, "possible": 1e-300}], "gpus": [{"gpu": "gpu:0", "launch_us": 1e308}]},
-    "negative": {"rates": [{**ALIKE[0], "achieved": -1}, {**ALIKE[1], "possible": -1}], "gpus": [{"gpu": "gpu:-1", "skipped": "x"}]},
+    "negative": {"rates": [{**ALIKE[0], "achieved": -1}, {**ALIKE[1], "possible": -1}], "gpus": [{"gpu": "-1", "skipped": "x"}]},
     "odd types": {
         "rates": [{**ALIKE[0], "gpu": {"a": 1}}, {**ALIKE[0], "what": None}, {**ALIKE[0], "unit": [1], "basis": {"b": 2}}],
         "gpus": [{"gpu": "gpu:0", "name": [], "loads": 3, "raised": 4, "nvml_index": "x", "skipped": {"a": 1}},
@@ -186,7 +186,7 @@ ODD: dict[str, Any] = {
     },
     "many": {
         "rates": [{**ALIKE[0], "gpu": f"gpu:{index}", "what": f"type {index}"} for index in range(100_000)],
-        "gpus": [{"gpu": f"gpu:{index}", "skipped": "x" * 10_000, "raised": {"y" * 9_000: "z" * 9_000}} for index in range(10_000)],
+        "gpus": [{"gpu": f"gpu:{index}", "skipped": "x" * 9_000, "raised": {"y" * 9_000: "z" * 900}} for index in range(10_000)],
     },
     "names": {
         "rates": [{**ALIKE[0], "gpu": name, "what": name, "unit": name, "basis": name} for name in HOSTILE],
@@ -210,7 +210,10 @@ def test_a_strangers_probe_does_no_harm(plain: Report, format_: str, odd: str) -
 def test_a_ticket_has_a_table(plain: Report) -> None:
     text = renderer("markdown")(measured(plain), Look())
 
-    assert "| GPU | bf16 TFLOP/s | tf32 TFLOP/s | fp32 TFLOP/s | copy TB/s | host to device GB/s | device to host GB/s | Meanwhile |" in text
+    assert (
+        "| GPU | bf16 TFLOP/s | tf32 TFLOP/s | fp32 TFLOP/s | copy TB/s | host to device GB/s | device to host GB/s | Meanwhile |"
+        in text
+    )
     assert "| gpu:0 | 742 of 989 (75 %) | 391 of 495 (79 %) |" in text
     assert "| **heat, link x8 of x16**; 1,095 MHz, 91 °C, 431 of 700 W |" in text
 
@@ -241,7 +244,16 @@ def test_spans(gpus: list[str], told: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "told"),
-    [(742.3, "742"), (989.4, "989"), (2.912, "2.91"), (55.1, "55.1"), (1755.0, "1,760"), (0.0, "0"), (63.0, "63"), (1e12, "1e+12")],
+    [
+        (742.3, "742"),
+        (989.4, "989"),
+        (2.912, "2.91"),
+        (55.1, "55.1"),
+        (1755.0, "1,760"),
+        (0.0, "0"),
+        (63.0, "63"),
+        (1e12, "1e+12"),
+    ],
 )
 def test_three_figures(value: float, told: str) -> None:
     assert figures(value) == told
