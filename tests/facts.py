@@ -370,7 +370,7 @@ H100_RATES = {
     "host to device": (55.4, 63.0, "GB/s"),
     "device to host": (55.1, 63.0, "GB/s"),
 }
-"""What a healthy H100 SXM gives and what it could, about: products at 80 % as published, copies of the host as 8 x H200 gave them."""
+"""What a healthy H100 SXM gives and what it could, about: products at 80 % as published, copies to the host as 8 x H200 gave."""
 
 
 def gpu_rate(what: str = "bf16", gpu: int = 0, **fields: Any) -> Rate:
@@ -467,9 +467,7 @@ def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (Non
     nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
     bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
     at_kfd = Node(name="kfd", error=kfd, **known)
-    return RocmAccess(
-        **{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields}
-    )
+    return RocmAccess(**{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields})
 
 
 def apple_gpu(**fields: Any) -> AppleGpu:

@@ -48,6 +48,7 @@ DEVICE: str | None = None
 
 SCALE = 1.0
 
+
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """What was achieved on one GPU, and what its kind can."""
 
@@ -278,8 +279,9 @@ def of_each(whys: Iterable[tuple[str, str]]) -> str:
 
 
 def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> int | None:
-    """This rank's number on its node, by which training scripts take their GPU."""
-    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", *(("SLURM_LOCALID",) if isinstance(slurm, Slurm) and slurm.in_step else ()))
+    """The number of this process on its node, by which training scripts take their GPU; None where it is no rank."""
+    of_slurm = ("SLURM_LOCALID",) if isinstance(slurm, Slurm) and slurm.in_step else ()
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", *of_slurm)
     return next((found for name in names if (found := number(environment, name)) is not None), None)
 
 

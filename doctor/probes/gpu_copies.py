@@ -158,4 +158,3 @@ def launching(device, share=1.0):
         tiny.add_(1)
         device.wait()
     return 1e6 * spent_s / launched, 1e6 * (time.perf_counter() - begin_s) / waits
-

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import time
+import typing  # noqa: F401 (for comments)
 
 INTEGRATED, L2_BYTES = 18, 38
 """CU_DEVICE_ATTRIBUTE_INTEGRATED and CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of cuda.h."""
@@ -60,7 +61,7 @@ class Device:
 
     def __init__(self, torch, kind, index):
         self.torch, self.kind, self.index = torch, kind, index
-        self.module = getattr(torch, kind, None) if kind != "cpu" else None
+        self.module = getattr(torch, kind, torch)
         self.place = torch.device(kind, index) if kind in ("cuda", "xpu") else torch.device(kind)
         self.backend = "hip" if kind == "cuda" and torch.version.hip else kind
         self.raised = {}  # what went wrong, by what was tried
@@ -164,7 +165,7 @@ def told_by_driver(index):
     cuda.cuInit(0)
     if cuda.cuDeviceGet(ctypes.byref(device), index):
         return {}
-    found = {}
+    found = {}  # type: dict[str, typing.Any]
     if not cuda.cuDeviceGetPCIBusId(address, len(address), device):
         domain, _, rest = address.value.decode("ascii", "replace").lower().partition(":")
         found["pci"] = "%s:%s" % (domain.lstrip("0").rjust(4, "0"), rest)
@@ -238,7 +239,7 @@ def nodes_of_mask():
 
 def cpu_list(text):
     """{0, 1, 2, 8} of `0-2,8`."""
-    cpus = set()
+    cpus = set()  # type: set[int]
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         if first.isdigit() and (last or first).isdigit():

@@ -103,7 +103,7 @@ def race(runs, seconds):
 
 def settle(runs, most_s):
     """Have all work until their clocks are steady. A clock cannot be seen from here, but what a block takes follows it."""
-    before = {}
+    before = {}  # type: dict[Run, float]
     end_s = time.monotonic() + most_s
     while time.monotonic() < end_s:
         race(runs, min(SLICE_S, most_s))

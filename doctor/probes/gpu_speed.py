@@ -38,7 +38,7 @@ RECIPES = {
     "short": {"warm_s": 0.4, "main_s": 0.4, "other_s": 0.2, "copy_s": 0.2, "link_s": 0.15, "sustained_s": 0, "shapes": 1},
     "long": {"warm_s": 0.4, "main_s": 0.6, "other_s": 0.6, "copy_s": 0.3, "link_s": 0.3, "sustained_s": 4, "shapes": 3},
     "reference": {"warm_s": 3, "main_s": 10, "other_s": 10, "copy_s": 10, "link_s": 5, "sustained_s": 0, "shapes": 3},
-}
+}  # type: dict[str, dict[str, float]]
 """`short` is the default profile's, `long` deep's; `reference` is what they are compared with, and no profile runs it."""
 
 COPY_BYTES = {"short": 384 << 20, "long": 384 << 20, "reference": 4 << 30}
@@ -128,11 +128,11 @@ class Session:
         """Products of all types, on all GPUs at once."""
         self.race_products(devices, main_type, self.recipe["main_s"], "products", warm_s=self.recipe["warm_s"])
         self.compare(devices)
-        set_precision = getattr(self.torch, "set_float32_matmul_precision", None)
-        for what in ("fp32", "tf32") if set_precision else ():  # before 1.12 it is not known which of the two one gets
-            set_precision("high" if what == "tf32" else "highest")
-            self.race_others(devices, what)
-            set_precision("highest")
+        if hasattr(self.torch, "set_float32_matmul_precision"):  # before 1.12 it is not known which of the two one gets
+            for what, precision in (("fp32", "highest"), ("tf32", "high")):
+                self.torch.set_float32_matmul_precision(precision)
+                self.race_others(devices, what)
+            self.torch.set_float32_matmul_precision("highest")
         for what in ("fp16", "fp8"):
             self.race_others(devices, what)
         if self.recipe["sustained_s"]:
@@ -146,7 +146,7 @@ class Session:
     def race_products(self, devices, what_of, seconds, phase, warm_s=0.0):
         """Of each GPU the best of the shapes that are tried."""
         best = {}  # type: dict[Device, dict[str, typing.Any]]
-        shapes = SHAPES[: self.recipe["shapes"]]
+        shapes = SHAPES[: int(self.recipe["shapes"])]
         for shape in shapes if devices else ():
             for device in devices:
                 device.raised.pop(what_of(device), None)  # of another shape

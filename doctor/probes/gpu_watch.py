@@ -4,6 +4,7 @@ import collections
 import os
 import select
 import time
+import typing  # noqa: F401 (for comments)
 
 from .nvml_calls import Nvml, address
 
@@ -61,7 +62,7 @@ class Gpu:
         self.errors = {}  # type: dict[str, str]
         self.ask = nvml.asker(self.errors, " %d" % index)
         self.handle = self.ask("nvmlDeviceGetHandleByIndex", index)
-        self.looks = collections.deque(maxlen=MOST_LOOKS)
+        self.looks = collections.deque(maxlen=MOST_LOOKS)  # type: collections.deque[list[typing.Any]]
         pci = None if self.handle is None else self.ask("nvmlDeviceGetPciInfo", self.handle)
         self.pci = pci and address(pci)
         self.policies = None

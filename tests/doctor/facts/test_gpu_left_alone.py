@@ -12,6 +12,7 @@ from tests import facts
 THEIRS = facts.gpu_process(memory=200 * MIB)
 OURS = facts.gpu_process(4712, memory=200 * MIB, ours=True)
 FAMILY = facts.gpu_process(4713, memory=20 * GIB, ours=True, related=True)
+LARGE_FAMILY = facts.gpu_process(4713, memory=int(79.4 * GIB), ours=True, related=True)
 UNSEEN = facts.gpu_process(815, uid=None, name=None, age_s=None)
 DESKTOP = facts.gpu_process(900, kind="graphics", memory=300 * MIB, uid=0, name="Xorg")
 MPS = facts.gpu_process(901, kind="compute", memory=30 * MIB, uid=0, name=MPS_SERVER)
@@ -31,7 +32,7 @@ MPS = facts.gpu_process(901, kind="compute", memory=30 * MIB, uid=0, name=MPS_SE
         ({"utilisation": (0.9, 0.0, 0.95)}, None),  # a monitor's look, or a screen that was drawn
         ({"processes": (FAMILY,), "memory_used_bytes": 20 * GIB}, None),  # the notebook that calls the doctor, and waits
         ({"processes": (FAMILY,), "memory_used_bytes": 20 * GIB, "utilisation": (0.9, 0.9, 0.9)}, "something keeps it busy"),
-        ({"processes": (FAMILY,), "memory_used_bytes": int(79.5 * GIB)}, "only 512 MiB of its memory are free"),
+        ({"processes": (LARGE_FAMILY,), "memory_used_bytes": int(79.5 * GIB)}, "only 512 MiB of its memory are free"),
         ({"memory_total_bytes": 2 * GIB, "memory_used_bytes": 300 * MIB}, None),  # a small one, and a screen
         ({"memory_total_bytes": None, "memory_used_bytes": None, "utilisation": ()}, None),  # nothing speaks against it
         ({"compute_mode": "prohibited"}, "its compute mode is prohibited"),

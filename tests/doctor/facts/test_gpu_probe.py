@@ -63,13 +63,19 @@ def asked(**given: Any) -> GpuProbe | Unavailable:
         ({"files": facts.torch_files(None)}, "is not PyTorch"),
         ({"slurm": facts.slurm(gpus=())}, "this Slurm job was granted no GPU"),
         ({"allowance": Unavailable.failed("how much memory may be taken is not known")}, "how much memory"),
-        ({"allowance": facts.allowance(2 * GIB)}, "PyTorch takes about 1 GiB of memory, and a quarter of what is left is 512 MiB"),
+        (
+            {"allowance": facts.allowance(2 * GIB)},
+            "PyTorch takes about 1 GiB of memory, and a quarter of what is left is 512 MiB",
+        ),
         (
             {"states": facts.gpu_states(*(facts.gpu_state(index, memory_used_bytes=30 * GIB) for index in (0, 1)))},
             "gpu:0, gpu:1: 30 GiB of its memory are in use",
         ),
         (  # the one that is this job's; what others do on theirs is no trouble, and nothing that may be measured
-            {"own": facts.own_gpus(1), "states": facts.gpu_states(facts.gpu_state(0), facts.gpu_state(1, compute_mode="prohibited"))},
+            {
+                "own": facts.own_gpus(1),
+                "states": facts.gpu_states(facts.gpu_state(0), facts.gpu_state(1, compute_mode="prohibited")),
+            },
             "gpu:1: its compute mode is prohibited",
         ),
         (  # one of two is in use, and cannot be told from the other one
@@ -154,14 +160,22 @@ def test_what_two_processes_tell_is_joined_by_address_and_time() -> None:
     }
     seen = {
         "gpus": [
-            {"index": bus - 1, "pci": f"0000:0{bus}:00.0", "names": NAMES, "looks": [[at_s, mhz, *6 * [None], 0] for at_s in times]}
+            {
+                "index": bus - 1,
+                "pci": f"0000:0{bus}:00.0",
+                "names": NAMES,
+                "looks": [[at_s, mhz, *6 * [None], 0] for at_s in times],
+            }
             for bus, mhz in ((1, 1755), (2, 900))
             for times in [(9.9, 10.1, 10.2, 11.1)]
         ]
     }
     gpus, rates = joined(told, seen, facts.gpu_states().gpus)
 
-    assert [(gpu.gpu, gpu.nvml_index, gpu.uuid) for gpu in gpus] == [("gpu:0", 1, "GPU-00000001-0000"), ("gpu:1", 0, "GPU-00000000-0000")]
+    assert [(gpu.gpu, gpu.nvml_index, gpu.uuid) for gpu in gpus] == [
+        ("gpu:0", 1, "GPU-00000001-0000"),
+        ("gpu:1", 0, "GPU-00000000-0000"),
+    ]
     assert [[(load.phase, load.samples, load.sm_mhz) for load in gpu.loads] for gpu in gpus] == [
         [("products", 2, 900)],
         [("products", 2, 1755), ("host copies", 1, 1755)],

@@ -1,8 +1,10 @@
-"""The look at NVML while something runs: the real probe and nvidia-ml-py, our own NVML, and a process that ends by itself."""
+"""The look at NVML while something runs: the real probe and nvidia-ml-py, and an NVML of our own."""
 
 import asyncio
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from dl_doctor.facts.gpu_load import Load, Phase, loads_of
 from dl_doctor.facts.gpu_probe import looks_at
 from dl_doctor.model import Ended
+from dl_doctor.probes import gpu_watch
 from dl_doctor.probing import Probed, Probes
 from dl_doctor.system import System
 from tests.fakes import Fakes
@@ -30,20 +33,18 @@ def machine(fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> An
     return described
 
 
-def watched(seconds: float = 0.3, *, most_s: float = 20, deadline_s: float = 25, only: int | None = None) -> Probed:
-    """What it tells of this time, which is that of another process."""
+def watched(most_s: float = 0.3, *, pid: int | None = None, deadline_s: float = 25, only: int | None = None) -> Probed:
+    """What it tells of so much time; the process that it waits for is ours, unless a test says otherwise."""
 
     async def run() -> Probed:
         system = System()
         probes = Probes(system, system.clock_s() + 30)
-        with subprocess.Popen([sys.executable, "-S", "-c", f"import time; time.sleep({seconds})"]) as process:
-            try:
-                given = {"pid": process.pid, "most_s": most_s, "only": only}
-                return await probes.run("gpu_watch", given, deadline_s=deadline_s)
-            finally:
-                probes.close()
-                probes.see_off()
-                process.kill()
+        try:
+            given = {"pid": pid or os.getpid(), "most_s": most_s, "only": only}
+            return await probes.run("gpu_watch", given, deadline_s=deadline_s)
+        finally:
+            probes.close()
+            probes.see_off()
 
     return asyncio.run(run())
 
@@ -54,7 +55,7 @@ def load_of(probed: Probed, pci: str) -> Load:
     return load
 
 
-def test_it_looks_at_each_gpu_until_the_process_has_ended(machine: Any) -> None:
+def test_it_looks_at_each_gpu(machine: Any) -> None:
     machine(
         "count=2",
         "1.sm_clock=1200",
@@ -83,7 +84,7 @@ def test_it_looks_at_each_gpu_until_the_process_has_ended(machine: Any) -> None:
 
 def test_an_old_driver_counts_heat_by_policies(machine: Any) -> None:
     machine("count=1", "reasons=0x40", "violation.1_per_s=800000000", old=True)
-    told = watched()
+    told = watched(0.5)
     load = load_of(told, "0000:01:00.0")
 
     assert load.reasons == {"hw_thermal": 1.0}
@@ -95,7 +96,11 @@ def test_an_old_driver_counts_heat_by_policies(machine: Any) -> None:
 def test_what_is_not_supported_is_none_and_told_once(machine: Any) -> None:
     functions = ("ClockInfo", "PowerUsage", "CurrentClocksEventReasons", "CurrentClocksThrottleReasons", "FieldValues")
     functions += ("ViolationStatus", "PcieReplayCounter")
-    machine("count=3", *(f"error.nvmlDeviceGet{name}={NOT_SUPPORTED}" for name in functions), "1.error.nvmlDeviceGetHandleByIndex_v2=15")
+    machine(
+        "count=3",
+        *(f"error.nvmlDeviceGet{name}={NOT_SUPPORTED}" for name in functions),
+        "1.error.nvmlDeviceGetHandleByIndex_v2=15",
+    )
     told = watched(only=2)
     load = load_of(told, "0000:03:00.0")
 
@@ -106,17 +111,35 @@ def test_what_is_not_supported_is_none_and_told_once(machine: Any) -> None:
     assert (load.temperature_c, load.link_gen) == (55, 5)
 
 
-def test_it_ends_by_itself_where_the_process_does_not(machine: Any) -> None:
+def test_it_ends_with_the_process(machine: Any) -> None:
     machine("count=1")
-    told = watched(30, most_s=0.2)
+    with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(0.2)"]) as process:
+        begin_s = time.monotonic()
+        told = watched(20, pid=process.pid)
 
     assert told.ended.how == "answered"
-    assert load_of(told, "0000:01:00.0").samples >= 2
+    assert time.monotonic() - begin_s < 15  # not after its own 20 s
+
+
+@pytest.mark.parametrize("states", [("S", "R", "Z"), ("S", "")])
+def test_the_end_of_a_process_without_pidfds(monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...]) -> None:
+    """Before Linux 5.3. One that has ended and is not reaped yet is a zombie."""
+    to_come = iter(states)
+    monkeypatch.delattr(os, "pidfd_open")
+    monkeypatch.setattr(gpu_watch, "state_of", lambda _: next(to_come))
+    ended = gpu_watch.ending_of(4711)
+
+    assert [ended() for _ in states] == [False] * (len(states) - 1) + [True]
+
+
+def test_the_state_of_a_process() -> None:
+    assert gpu_watch.state_of(os.getpid()) == "R"
+    assert gpu_watch.state_of(0) == ""
 
 
 def test_a_call_that_never_returns_is_named(machine: Any) -> None:
     machine("count=1", "hang.nvmlDeviceGetPowerUsage=1")
-    ended: Ended = watched(deadline_s=0.7).ended
+    ended: Ended = watched(deadline_s=1.5).ended
 
     assert (ended.how, ended.step) == ("hung", "nvmlDeviceGetPowerUsage 0")
 
