@@ -94,7 +94,7 @@ def judged(gpu: GpuState, elsewhere: list[int], *, wsl: bool) -> Finding | None:
         relation="at_most" if gpu.filled else None,
         why=why,
         owner="you" if leftovers else "admin",
-        fixes=fixes_of(gpu, leftovers, elsewhere),
+        fixes=fixes_of(leftovers, elsewhere),
     )
 
 
@@ -155,7 +155,7 @@ def duration(seconds: float) -> str:
     return f"{seconds // size:.0f} {unit}"
 
 
-def fixes_of(gpu: GpuState, leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
+def fixes_of(leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
     pids = " ".join(str(process.pid) for process in leftovers)
     end = (Fix("End what is left over, if nobody wants it", (f"kill {pids}",), risk="disruptive"),) if pids else ()
     take = f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, elsewhere))}"

@@ -253,7 +253,8 @@ class Ours:
     def __init__(self, nodes):
         self.nodes = tuple(nodes)
         self.family = ancestors(os.getpid())
-        self.doctor = next(iter(self.family[3:]), None)  # the probe's process, its interpreter and that one's guard are before it
+        self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
+        self.group = (status_of(self.doctor) or {}).get("group")
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -270,10 +271,7 @@ class Ours:
         }
 
     def related(self, pid, known):
-        if pid in self.family or self.doctor in ancestors(pid):
-            return True
-        doctor = self.doctor and status_of(self.doctor)
-        return bool(doctor) and doctor["group"] == known["group"]
+        return pid in self.family or self.doctor in ancestors(pid) or known["group"] == self.group
 
 
 def ancestors(pid):
