@@ -156,6 +156,8 @@ class CudaSmoke(msgspec.Struct, frozen=True, kw_only=True):
     """Files in the process afterwards, links followed, by the names that the loader knows them by; those of the GPU's work."""
 
     passed_over: tuple[PassedOver, ...] = ()
+    cudnn_error: str | None = None
+    """What torch.backends.cudnn.version() raises: the cuDNN is not of the release that this PyTorch was built for."""
 
 
 async def collect(
