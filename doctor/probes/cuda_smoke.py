@@ -27,9 +27,9 @@ OF_GPUS = re.compile(r"lib(cu|nv|nccl|npp|torch|c10|amdhip|hip|roc|rccl|MIOpen|h
 def probe(arguments, step):
     """Tries the GPUs that torch sees, or the one that is this `rank`'s, but for those in `without`.
 
-    Those whose address on the bus is in `spared`, with the reason, are left alone. After an error no other GPU is tried in this
-    process, because CUDA may give the same one for all that is done afterwards; `stopped` says so. With `on_cpu` the same is
-    computed there.
+    Those whose address on the bus is in `foreign` are not this job's; those in `spared`, with the reason, are left alone. After
+    an error no other GPU is tried in this process, because CUDA may give the same one for all that is done afterwards; `stopped`
+    says so. With `on_cpu` the same is computed there.
     """
     sys.dont_write_bytecode = True
     step("import torch")
@@ -48,13 +48,14 @@ def probe(arguments, step):
     if not found["count"]:
         return found
     found["arch_list"] = list(torch.cuda.get_arch_list())
-    left = [index for index in wanted(found["count"], arguments["rank"]) if index not in arguments["without"]]
+    seen = [dict(known[index] if index < len(known) else by_torch(torch, index), index=index) for index in range(found["count"])]
+    ours = [gpu for gpu in seen if gpu.get("pci") not in arguments["foreign"]]
+    left = [gpu for gpu in own_of(ours, arguments["rank"]) if gpu["index"] not in arguments["without"]]
     found["gpus"] = gpus = []
-    for index in left:
-        gpu = dict(known[index] if index < len(known) else by_torch(torch, index), index=index)
+    for gpu in left:
         gpu["skipped"] = arguments["spared"].get(gpu.get("pci"))
         if gpu["skipped"] is None:
-            gpu.update(computed(torch, "cuda:%d" % index, step, "GPU %d" % index))
+            gpu.update(computed(torch, "cuda:%d" % gpu["index"], step, "GPU %d" % gpu["index"]))
         gpus.append(gpu)
         if gpu.get("raised"):
             break
@@ -66,9 +67,9 @@ def probe(arguments, step):
     return found
 
 
-def wanted(count, rank):
-    """Which of the GPUs; a rank that sees fewer than there are ranks takes one of those that it sees."""
-    return list(range(count)) if rank is None else [rank % count]
+def own_of(gpus, rank):
+    """Those of this rank, all where it is none; one that sees fewer than there are ranks takes one of those that it sees."""
+    return gpus if rank is None or not gpus else [gpus[rank % len(gpus)]]
 
 
 def by_torch(torch, index):
