@@ -6,7 +6,9 @@ import msgspec
 
 from dl_doctor.contract import needs_of
 from dl_doctor.facts import (
+    AllocatorSettings,
     Allowance,
+    AppleGpu,
     Batches,
     CpuBudget,
     CudaSmoke,
@@ -19,8 +21,11 @@ from dl_doctor.facts import (
     GpuAccess,
     GpuGrant,
     GpuLibraries,
+    GpuProbe,
+    GpuSharing,
     GpuStates,
     InterpreterBuild,
+    KernelLog,
     Limits,
     Loader,
     LoaderPlan,
@@ -32,6 +37,7 @@ from dl_doctor.facts import (
     PinnedMemory,
     Ranks,
     ReadableDataset,
+    RocmAccess,
     Runtime,
     SharedMemory,
     SharedMemoryUse,
@@ -62,7 +68,11 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.gpu_load import Load
+from dl_doctor.facts.gpu_probe import ProbedGpu, Rate
+from dl_doctor.facts.gpu_sharing import Mps
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
+from dl_doctor.facts.kernel_log import Xid
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
@@ -354,6 +364,61 @@ def gpu_process(pid: int = 4711, kind: str = "compute", memory: int | None = 12 
     return GpuProcess(**{"pid": pid, "kind": kind, "memory_bytes": memory, **known, **fields})
 
 
+H100_RATES = {
+    "bf16": (791.0, 989.4, "TFLOP/s"),
+    "fp32": (51.6, 66.9, "TFLOP/s"),
+    "tf32": (405.0, 494.7, "TFLOP/s"),
+    "copy": (2790.0, 3352.0, "GB/s"),
+    "host to device": (55.4, 63.0, "GB/s"),
+    "device to host": (55.1, 63.0, "GB/s"),
+}
+"""What a healthy H100 SXM gives and what it could, about: products at 80 % as published, copies to the host as 8 x H200 gave."""
+
+
+def gpu_rate(what: str = "bf16", gpu: int = 0, **fields: Any) -> Rate:
+    achieved, possible, unit = H100_RATES.get(what, (100.0, None, "TFLOP/s"))
+    achieved = fields.get("achieved", achieved)
+    known = {"unit": unit, "achieved": achieved, "best": 1.01 * achieved, "spread": 0.01, "blocks": 30, "possible": possible}
+    known["basis"] = "link" if "host" in what else "datasheet" if possible else None
+    return Rate(**{"gpu": f"gpu:{gpu}", "what": what, **known, **fields})
+
+
+def gpu_load(phase: str = "products", **fields: Any) -> Load:
+    """What NVML sees of a healthy H100 meanwhile: its power limit alone holds its clock down."""
+    known = {"samples": 8, "sm_mhz": 1755.0, "sm_mhz_end": 1740.0, "memory_mhz": 2619.0, "power_w": 640.0, "temperature_c": 52.0}
+    link = {"link_gen": 5, "link_width": 16, "replays": 0}
+    capped = {} if phase == "host copies" else {"reasons": {"power_cap": 0.9}, "counted": {"power_cap": 0.8}}
+    return Load(**{"phase": phase, **known, **link, **capped, **fields})
+
+
+def probed_gpu(index: int = 0, **fields: Any) -> ProbedGpu:
+    """A healthy H100 SXM, the same card as gpu_state's of this index."""
+    known = {
+        "backend": "cuda",
+        "nvml_index": index,
+        "uuid": f"GPU-{index:08x}-0000",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "name": "NVIDIA H100 80GB HBM3",
+        "capability": (9, 0),
+        "multiprocessors": 132,
+        "memory_bytes": 80 * GIB,
+        "loads": (gpu_load(), gpu_load("host copies")),
+        "digest": "5d3c0fc12a3b9e10",
+        "host_numa": 0,
+        "mask_numa": (0, 1),
+        "device_numa": 0,
+    }
+    return ProbedGpu(**{"gpu": f"gpu:{index}", "index": index, **known, **fields})
+
+
+def gpu_probe(*gpus: ProbedGpu, count: int = 1, rates: tuple[Rate, ...] | None = None, **fields: Any) -> GpuProbe:
+    """Healthy H100s, each with all rates, unless rates are given."""
+    gpus = gpus or tuple(probed_gpu(index) for index in range(count))
+    of_all = tuple(gpu_rate(what, gpu.index) for gpu in gpus if gpu.skipped is None for what in H100_RATES)
+    known = {"ended": ANSWERED, "length": "short", "cpu_quota": 16.0, "watched": ANSWERED}
+    return GpuProbe(**{**known, "gpus": gpus, "rates": of_all if rates is None else rates, **fields})
+
+
 def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:
     return OwnGpus(indices=indices, source=source)
 
@@ -375,6 +440,52 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
     }
     return GpuLibraries(**{**known, **fields})
+
+
+def gpu_sharing(daemon: Any = None, *, folder: str = "/tmp/nvidia-mps", said: bool = False, **fields: Any) -> GpuSharing:
+    """A job that has its GPUs for itself, or finds the daemon of MPS so."""
+    mps = Mps(folder=folder, said=said, daemon=daemon) if daemon else None
+    return GpuSharing(**{"mps": mps, "thread_percentage": None, "shims": (), **fields})
+
+
+def xid(code: int = 79, **fields: Any) -> Xid:
+    """Told once, a minute ago, of the first GPU."""
+    known = {"pci": "0000:01:00", "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus."}
+    return Xid(**{"code": code, **known, **fields})
+
+
+def kernel_log(*xids: Xid, **fields: Any) -> KernelLog:
+    return KernelLog(**{"ended": ANSWERED, "source": "/dev/kmsg", "since_s": 0.0, "now_s": 1000.0, "xids": xids, **fields})
+
+
+def allocator_settings(trouble: str | None = None, **fields: Any) -> AllocatorSettings:
+    known = {"variable": "PYTORCH_ALLOC_CONF", "value": "a:b", "trouble": trouble, "certain": True, "passed_over": ()}
+    return AllocatorSettings(**{**known, **fields})
+
+
+def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (None,), **fields: Any) -> RocmAccess:
+    """A machine with GPUs of AMD's: the errors of opening /dev/kfd and the render nodes, None for those that open."""
+    known = {"major": 226, "mode": 0o660, "uid": 0, "gid": 109}
+    nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
+    bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
+    at_kfd = Node(name="kfd", error=kfd, **known)
+    return RocmAccess(**{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields})
+
+
+def apple_gpu(**fields: Any) -> AppleGpu:
+    """A Mac with Apple's processor whose GPU computes."""
+    known = {
+        "ended": ANSWERED,
+        "system": "Darwin",
+        "machine": "arm64",
+        "translated": False,
+        "virtual": False,
+        "macos": "15.3",
+        "built": True,
+        "available": True,
+        "agrees": True,
+    }
+    return AppleGpu(**{**known, **fields})
 
 
 def runtime(name: str = "docker", **fields: Any) -> Runtime:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dl_doctor.facts import (
+    allocator_settings,
     allowance,
+    apple_gpu,
     batches,
     burst_credits,
     cgroups,
@@ -28,9 +30,14 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_probe,
+    gpu_sharing,
+    gpu_shortfalls,
     gpu_states,
+    gpu_yardsticks,
     host,
     interpreter_build,
+    kernel_log,
     limits,
     loader,
     loader_plan,
@@ -44,6 +51,7 @@ from dl_doctor.facts import (
     process_budget,
     ranks,
     readable_dataset,
+    rocm_access,
     runtime,
     shared_memory,
     shared_memory_use,
@@ -64,7 +72,9 @@ from dl_doctor.facts import (
     worker_memory,
     worker_roundtrip,
 )
+from dl_doctor.facts.allocator_settings import AllocatorSettings
 from dl_doctor.facts.allowance import Allowance
+from dl_doctor.facts.apple_gpu import AppleGpu
 from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
@@ -84,9 +94,14 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_probe import GpuProbe
+from dl_doctor.facts.gpu_sharing import GpuSharing
+from dl_doctor.facts.gpu_shortfalls import GpuShortfalls
 from dl_doctor.facts.gpu_states import GpuStates
+from dl_doctor.facts.gpu_yardsticks import GpuYardsticks
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
+from dl_doctor.facts.kernel_log import KernelLog
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
@@ -100,6 +115,7 @@ from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.facts.rocm_access import RocmAccess
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
@@ -123,7 +139,9 @@ from dl_doctor.model import Profile
 
 __all__ = [
     "COLLECTORS",
+    "AllocatorSettings",
     "Allowance",
+    "AppleGpu",
     "Batches",
     "BurstCredits",
     "Cgroups",
@@ -144,9 +162,14 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuProbe",
+    "GpuSharing",
+    "GpuShortfalls",
     "GpuStates",
+    "GpuYardsticks",
     "Host",
     "InterpreterBuild",
+    "KernelLog",
     "Limits",
     "Loader",
     "LoaderPlan",
@@ -160,6 +183,7 @@ __all__ = [
     "ProcessBudget",
     "Ranks",
     "ReadableDataset",
+    "RocmAccess",
     "Runtime",
     "SharedMemory",
     "SharedMemoryUse",
@@ -200,7 +224,9 @@ class Collector:
 
 
 COLLECTORS = (
+    Collector(allocator_settings.collect),
     Collector(allowance.collect),
+    Collector(apple_gpu.collect, profile="default", deadline_s=apple_gpu.DEADLINE_S + 25, exclusive=True),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(burst_credits.collect, profile="deep"),
     Collector(cgroups.collect),
@@ -220,9 +246,14 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_probe.collect, profile="default", deadline_s=gpu_probe.LONGEST_S, exclusive=True),
+    Collector(gpu_sharing.collect, deadline_s=40),
+    Collector(gpu_shortfalls.collect),
     Collector(gpu_states.collect, deadline_s=45),
+    Collector(gpu_yardsticks.collect),
     Collector(host.collect),
     Collector(interpreter_build.collect),
+    Collector(kernel_log.collect, deadline_s=40),
     Collector(limits.collect),
     Collector(loader.collect, profile="default", deadline_s=loader.DEADLINE_S + 25),
     Collector(loader_plan.collect),
@@ -236,6 +267,7 @@ COLLECTORS = (
     Collector(process_budget.collect),
     Collector(ranks.collect),
     Collector(readable_dataset.collect),
+    Collector(rocm_access.collect, profile="default", deadline_s=40),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),

@@ -19,6 +19,8 @@
  *     persistence, display_active, fabric_version, fabric_state, fabric_status, fabric_health, fabric_health_mask
  *     link_gen_max, slot_gen_max, slot_width_max, power_limit, power_limit_default
  *     sm_clock_max, memory_clock_max, memory_bus, slowdown
+ *
+ * nvml_load.h says what tells how it works, and what of it grows with time.
  */
 #include <signal.h>
 #include <stdio.h>

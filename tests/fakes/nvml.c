@@ -1,4 +1,6 @@
 /* A libnvidia-ml.so.1 of our own, with the names that nvidia-ml-py calls. -DOLD_DRIVER leaves out what old drivers lack. */
+#include <time.h>
+
 #include "description.h"
 
 enum {
@@ -37,6 +39,33 @@ typedef struct { unsigned environment, feature, tools; } Confidential;
 
 static char gpus[MOST_GPUS];
 static int users;
+
+/* Seconds since something that moves was asked for in this process, for the first time. */
+static double seconds(void) {
+    static struct timespec first;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!first.tv_sec)
+        first = now;
+    return now.tv_sec - first.tv_sec + 1e-9 * (now.tv_nsec - first.tv_nsec);
+}
+
+/* A number that grows with time: by KEY_per_s. */
+static long long growing(int gpu, const char *key, long long otherwise) {
+    char rate[LONGEST];
+
+    snprintf(rate, sizeof rate, "%s_per_s", key);
+    return number_of(gpu, key, otherwise) + (long long)(seconds() * number_of(gpu, rate, 0));
+}
+
+static int counts_time(unsigned id) {
+#ifdef OLD_DRIVER
+    return id == 74 || id == 76;
+#else
+    return id == 74 || id == 76 || (id >= 269 && id <= 271);
+#endif
+}
 
 static int index_of(Device device) { return (int)((char *)device - gpus); }
 
@@ -223,13 +252,14 @@ int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned *pending) {
     return SUCCESS;
 }
 
-/* Fields by their numbers in nvml.h: `field.230=1` is the recovery action; not supported where the description has none. */
+/* Fields by their numbers in nvml.h: `field.230=1` is the recovery action; not supported where the description has none. Those of
+ * clocks that are held down count from 0, and grow with `field.269_per_s`. */
 static int field(int gpu, unsigned id, unsigned long long *value) {
     char key[LONGEST];
     long long told;
 
     snprintf(key, sizeof key, "field.%u", id);
-    told = number_of(gpu, key, -1);
+    told = growing(gpu, key, counts_time(id) ? 0 : -1);
     *value = told;
     return told < 0 ? NOT_SUPPORTED : SUCCESS;
 }
@@ -372,3 +402,5 @@ int nvmlDeviceGetGridLicensableFeatures_v4(Device device, Features *told) {
     return SUCCESS;
 }
 #endif
+
+#include "nvml_load.h"

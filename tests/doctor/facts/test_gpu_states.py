@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.checks.gpu import gpu_health, gpu_idle, gpu_precision
+from dl_doctor.checks.gpu import gpu_fabric, gpu_health, gpu_idle, gpu_mode, gpu_precision
 from dl_doctor.facts import gpu_states
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, GpuStates, RemappedRows
 from dl_doctor.facts.wanted_precision import WantedPrecision
@@ -52,6 +52,8 @@ def levels(state: GpuState) -> dict[str, str]:
         "health": gpu_health.CHECK.judge(states),
         "idle": gpu_idle.CHECK.judge(states, facts.own_gpus(state.index), facts.nvidia_driver()),
         "precision": gpu_precision.CHECK.judge(states, facts.own_gpus(state.index), WantedPrecision(False)),
+        "mode": gpu_mode.CHECK.judge(states, facts.own_gpus(state.index), facts.gpu_sharing(), *[facts.UNKNOWN] * 4),
+        "fabric": gpu_fabric.CHECK.judge(states, facts.torch_gpus()),
     }
     return {name: worst(verdict) or verdict.status for name, verdict in verdicts.items()}
 
@@ -60,7 +62,9 @@ def worst(verdict: Verdict) -> str:
     return min((finding.level for finding in verdict.findings), key=("fail", "warn", "note").index, default="")
 
 
-HEALTHY: dict[str, str] = {"health": "pass", "idle": "pass", "precision": "pass"}
+HEALTHY: dict[str, str] = {"health": "pass", "idle": "pass", "precision": "pass", "mode": "pass", "fabric": "pass"}
+
+ALL_SKIP = dict.fromkeys(HEALTHY, "skip")
 
 SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
     # a GPU's description, what is to be known of it, and what the checks are to say where that is no pass
@@ -92,13 +96,13 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
     "lost": (
         {"error.nvmlDeviceGetHandleByIndex_v2": 15},
         {"uuid": None, "errors": {"nvmlDeviceGetHandleByIndex": "GPU_IS_LOST"}},
-        {"health": "fail", "idle": "skip", "precision": "skip"},
+        {**ALL_SKIP, "health": "fail"},
     ),
-    "lost meanwhile": ({"error.nvmlDeviceGetUtilizationRates": 15}, {"lost": True}, {"health": "fail"}),
+    "lost meanwhile": ({"error.nvmlDeviceGetUtilizationRates": 15}, {"lost": True}, {"health": "fail", "mode": "skip"}),
     "another's": (
         {"error.nvmlDeviceGetHandleByIndex_v2": 4},
         {"errors": {"nvmlDeviceGetHandleByIndex": "NO_PERMISSION"}},
-        {"health": "skip", "idle": "skip", "precision": "skip"},
+        ALL_SKIP,
     ),
     "needs a reset": ({"error.nvmlDeviceGetEccMode": 16}, {"ecc": None}, {"health": "fail"}),
     "corrected errors": ({"ecc_corrected": 12}, {}, {"health": "note"}),
@@ -121,7 +125,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
             "error.nvmlDeviceGetGpuFabricInfoV": 3,
         },
         {"remapped_rows": None, "retired_pages": 0, "retired_pages_pending": False, "mig": None, "fabric": None},
-        {"precision": "note"},
+        {"precision": "note", "fabric": "skip"},
     ),
     "V100 with errors": (
         {"error.nvmlDeviceGetRemappedRows": 3, "retired_pages": 2, "ecc_uncorrected": 2},
@@ -134,10 +138,14 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
         for level, actions in (("fail", (1, 2, 6, 7)), ("warn", (3, 4, 5, 9)))  # there is no 9
         for action in actions
     },
-    "divided": ({"mig": 1, "mig_instances": 2}, {"mig": True, "mig_instances": 2}, {"health": "skip", "idle": "skip"}),
-    "to be divided": ({"mig": 1}, {"mig": True, "mig_instances": 0}, {}),
+    "divided": (
+        {"mig": 1, "mig_instances": 2},
+        {"mig": True, "mig_instances": 2},
+        {"health": "skip", "idle": "skip", "mode": "note"},
+    ),
+    "to be divided": ({"mig": 1}, {"mig": True, "mig_instances": 0}, {"mode": "note"}),
     "exclusive": ({"compute_mode": 3}, {"compute_mode": "exclusive_process"}, {}),
-    "prohibited": ({"compute_mode": 2}, {"compute_mode": "prohibited"}, {}),
+    "prohibited": ({"compute_mode": 2}, {"compute_mode": "prohibited"}, {"mode": "fail"}),
     "a mode that is new": ({"compute_mode": 7}, {"compute_mode": "7"}, {}),
     "busy with an empty list": (
         {"memory_used": 70 << 30, "utilisation": "100 97 99"},
@@ -156,19 +164,19 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
         {"memory_version": 1, "memory_used_bytes": 600 << 20},  # the driver's own part is in it
         {},
     ),
-    "vGPU": ({"virtualization": 2}, {"virtualization": "vgpu", "licensed": True}, {}),
-    "vGPU without a licence": ({"virtualization": 2, "licensed": 0}, {"licensed": False}, {}),
-    "vGPU that needs none": ({"virtualization": 2, "licensable": 0}, {"licensed": None}, {}),
+    "vGPU": ({"virtualization": 2}, {"virtualization": "vgpu", "licensed": True}, {"mode": "note"}),
+    "vGPU without a licence": ({"virtualization": 2, "licensed": 0}, {"licensed": False}, {"mode": "warn"}),
+    "vGPU that needs none": ({"virtualization": 2, "licensable": 0}, {"licensed": None}, {"mode": "note"}),
     "in a virtual machine": ({"virtualization": 1}, {"virtualization": "passthrough", "licensed": None}, {}),
     "the fabric is not done": (
         {"fabric_state": 2, "fabric_health": 2},
         {"fabric": Fabric(state="in_progress", status="SUCCESS", health=2, health_mask=0)},
-        {},
+        {"fabric": "fail"},
     ),
     "an older driver's fabric": (
         {"fabric_version": 2, "fabric_status": 999},
         {"fabric": Fabric(state="completed", status="UNKNOWN", health=None, health_mask=0)},
-        {},
+        {"fabric": "fail"},
     ),
     "an RTX in a laptop": (
         {
@@ -189,7 +197,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
             },
         },
         {"pci_device": "28e0", "display_active": True, "persistence": False, "ecc": None, "memory_errors": None, "mig": None},
-        {"health": "skip", "idle": "note"},
+        {"health": "skip", "idle": "note", "fabric": "skip"},
     ),
 }
 
