@@ -276,7 +276,8 @@ def test_all_calls_give_a_code(machine: GpuStates, code: str) -> None:
     silent = GpuState(index=state.index, errors=dict.fromkeys(FUNCTIONS, code))
 
     assert state == silent
-    assert levels(state) == {"health": REFUSED[code], "idle": "skip", "precision": "skip"}
+    shut = "error" if code == "UNKNOWN" else "skip"
+    assert levels(state) == {**ALL_SKIP, "health": REFUSED[code], "mode": shut, "fabric": shut}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -333,7 +334,7 @@ def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path) -> None:
     assert states.errors == {"nvmlSystemGetConfComputeState": "FUNCTION_NOT_FOUND"}
     assert set(state.errors.values()) == {"FUNCTION_NOT_FOUND", "NOT_SUPPORTED"}
     assert (state.memory_version, state.utilisation, state.processes_known) == (1, (0, 0, 0), False)
-    assert levels(state) == {"health": "fail", "idle": "pass", "precision": "skip"}
+    assert levels(state) == {**HEALTHY, "health": "fail", "precision": "skip", "fabric": "skip"}
 
 
 def test_a_crash_is_told_with_the_call(folder: Path) -> None:
