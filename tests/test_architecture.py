@@ -76,7 +76,8 @@ MAY_IMPORT = {
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "
-    ".reports.lines .reports.look .reports.order .reports.page .reports.picture .reports.sweep .reports.sweep_words",
+    ".reports.gpu_lines .reports.gpus .reports.lines .reports.look .reports.order .reports.page .reports.picture "
+    ".reports.sweep .reports.sweep_words",
     ".reports.diff": ".comparison .reports.look",
     ".reports.diff.": "msgspec .comparison .model .reports.diff .reports.look .reports.page .units",
     ".saved": "msgspec .model .settings",
