@@ -2,10 +2,12 @@ from dl_doctor.contract import Check
 from dl_doctor.facts import CudaSmoke, TorchFiles
 from dl_doctor.facts.cuda_errors import ERRORS
 from dl_doctor.facts.cuda_smoke import SmokedGpu
-from dl_doctor.model import Finding, Fix, Unavailable, Verdict
+from dl_doctor.model import Finding, Fix, Reason, Unavailable, Verdict
 
 WITHOUT = Fix("Start without them", ("env -u LD_LIBRARY_PATH -u LD_PRELOAD ...",), note="To see whether that is it.")
 AGAIN = Fix("Install PyTorch anew, with the packages that it asks for", ("pip install --force-reinstall torch ...",))
+
+NOTHING = "no convolution was computed on a GPU; cuda-smoke says why"
 
 
 def cuda_libraries(smoke: CudaSmoke, files: TorchFiles | Unavailable) -> Verdict:
@@ -21,9 +23,10 @@ def cuda_libraries(smoke: CudaSmoke, files: TorchFiles | Unavailable) -> Verdict
 
     ## How it decides
     A convolution that raises, where a product on the same GPU was right, fails. One name from two files warns: each half of the
-    process uses its own. So does a library that PyTorch's nvidia-* packages bring, where another of the same name was loaded
-    from a folder of LD_LIBRARY_PATH or by LD_PRELOAD. Libraries of a distribution, of conda or of a module outside of
-    site-packages are normal for a PyTorch that was built with them.
+    process uses its own. So does a cuDNN that is not of the release that PyTorch was built for, and a library that PyTorch's
+    nvidia-* packages bring, where another of the same name was loaded from a folder of LD_LIBRARY_PATH or by LD_PRELOAD.
+    Libraries of a distribution, of conda or of a module outside of site-packages are normal for a PyTorch that was built with
+    them. Where no convolution was computed it is no pass: what it would have loaded was not seen.
 
     For example, libcudnn.so.9 from /usr/local/cuda/lib64, named by LD_LIBRARY_PATH, beside nvidia-cudnn-cu12 warns.
 
@@ -37,10 +40,12 @@ def cuda_libraries(smoke: CudaSmoke, files: TorchFiles | Unavailable) -> Verdict
     pytorch/pytorch#80637; ld.so(8) on the order of RPATH, LD_LIBRARY_PATH and RUNPATH
     """
     if not smoke.libraries:
-        return Verdict.skip("nothing was computed on a GPU; cuda-smoke says why")
-    seen = f"{len(smoke.libraries)} libraries of CUDA or ROCm and of PyTorch were loaded"
-    cause = [*doubled(smoke), *displaced(smoke, files)]
-    return Verdict(seen, [*(failed(gpu, cause) for gpu in smoke.gpus if only_convolution_fails(gpu)), *cause])
+        return Verdict.skip(NOTHING)
+    seen = f"libraries of CUDA or ROCm and of PyTorch in the process: {len(smoke.libraries)}"
+    cause = [*doubled(smoke), *displaced(smoke, files), *other_cudnn(smoke)]
+    findings = [*(failed(gpu, cause) for gpu in smoke.gpus if only_convolution_fails(gpu)), *cause]
+    reason = None if any(gpu.convolution for gpu in smoke.gpus) else Reason("absent", NOTHING)
+    return Verdict(seen, findings, reason)
 
 
 def only_convolution_fails(gpu: SmokedGpu) -> bool:
@@ -50,7 +55,7 @@ def only_convolution_fails(gpu: SmokedGpu) -> bool:
 
 
 def failed(gpu: SmokedGpu, cause: list[Finding]) -> Finding:
-    error = gpu.convolution.error if gpu.convolution else None
+    error = ((gpu.convolution and gpu.convolution.error) or "").partition("\n")[0]
     why = " ".join(finding.summary + "." for finding in cause) or "A product on the same GPU was right."
     return Finding(
         level="fail",
@@ -88,6 +93,20 @@ def displaced(smoke: CudaSmoke, files: TorchFiles | Unavailable) -> list[Finding
         )
         for library in smoke.passed_over
         if library.by
+    ]
+
+
+def other_cudnn(smoke: CudaSmoke) -> list[Finding]:
+    if smoke.cudnn_error is None:
+        return []
+    return [
+        Finding(
+            level="warn",
+            subject="cuDNN",
+            summary=f"PyTorch does not take this cuDNN: {smoke.cudnn_error}",
+            why="torch.backends.cudnn.version() raises it, and so does what asks for it, such as layers that are recurrent.",
+            fixes=(WITHOUT, AGAIN),
+        )
     ]
 
 

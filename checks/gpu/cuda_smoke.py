@@ -130,14 +130,14 @@ def judged(gpu: SmokedGpu, limits: Limits | Unavailable, *, beside_another: bool
 def raised(gpu: SmokedGpu, what: str, tried: Tried, level: Level, limits: Limits | Unavailable) -> Finding:
     code = tried.code
     error = ERRORS.get(code) if code is not None else None
-    meaning = f"CUDA gives {code}, {error.meaning}" if error else "it raises"
+    first = (tried.error or "").partition("\n")[0].rstrip(".")
     arch = f" It is {gpu.arch}; PyTorch's build must name it." if gpu.arch else ""
     addresses = code == OUT_OF_MEMORY and limited(limits)
     return Finding(
         level=level,
         subject=gpu.label,
-        summary=f"{named(gpu)} fails at a {what}: {meaning}",
-        why=f"{tried.error}.{arch}",
+        summary=f"{named(gpu)} fails at a {what}: {f'{error.meaning} (code {code})' if error else f'it raises {first}'}",
+        why=f"{first}.{arch}",
         owner=owner_of(error),
         fixes=(ADDRESSES,) if addresses else (*(error.fixes if error else (RESET,)), *around(gpu, level)),
         explained_by=error.cause if error else "cuda-libraries" if what == "convolution" else None,

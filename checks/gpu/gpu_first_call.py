@@ -64,7 +64,7 @@ def gpu_first_call(asked: TorchGpus, smoke: CudaSmoke | Unavailable, states: Gpu
                 measured=Quantity(min(asked.init_s, again_s or asked.init_s) if always else slow[what], "s", what),
                 expected=Quantity(SLOW_S, "s", "a proposal"),
                 relation="at_most",
-                why=f"Each process of the job waits that long before its first call. {kept(states)}.",
+                why=f"Each process of the job waits that long before its first call; {kept(states)}.",
                 owner="admin",
                 fixes=(KEEP,),
             )
@@ -75,7 +75,7 @@ def gpu_first_call(asked: TorchGpus, smoke: CudaSmoke | Unavailable, states: Gpu
 def kept(states: GpuStates | Unavailable) -> str:
     """What NVML says of persistence."""
     told = [gpu.persistence for gpu in states.gpus if gpu.persistence is not None] if isinstance(states, GpuStates) else []
-    return f"Persistence is on for {sum(told)} of {count(len(told), 'GPU')}" if told else "Persistence is not told"
+    return f"persistence is on for {sum(told)} of {count(len(told), 'GPU')}" if told else "persistence is not told"
 
 
 CHECK = Check(gpu_first_call, scope="node")

@@ -11,8 +11,10 @@ from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_states import GpuState, GpuStates
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
+from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.own_gpus import OwnGpus
 from dl_doctor.facts.pinned_memory import CUDA_BYTES
-from dl_doctor.facts.ranks import local_rank
+from dl_doctor.facts.ranks import Ranks, local_rank
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
@@ -140,7 +142,7 @@ class CudaSmoke(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs that torch sees; nothing is computed where it sees none."""
 
     rank: int | None = None
-    """This process's number on the node, which then took the GPU of that number only."""
+    """This process's number on the node, where it is one of several, and then took the GPU of that number only."""
 
     said: tuple[str, ...] = ()
     """Warnings of torch's meanwhile."""
@@ -156,6 +158,8 @@ class CudaSmoke(msgspec.Struct, frozen=True, kw_only=True):
     """Files in the process afterwards, links followed, by the names that the loader knows them by; those of the GPU's work."""
 
     passed_over: tuple[PassedOver, ...] = ()
+    cudnn_error: str | None = None
+    """What torch.backends.cudnn.version() raises: the cuDNN is not of the release that this PyTorch was built for."""
 
 
 async def collect(
@@ -163,12 +167,15 @@ async def collect(
     driver: NvidiaDriver,
     grant: GpuGrant,
     asked: TorchGpus | Unavailable,
+    nvml: Nvml | Unavailable,
+    own: OwnGpus | Unavailable,
     states: GpuStates | Unavailable,
     visible: VisibleGpus | Unavailable,
     target: Target,
     files: TorchFiles | Unavailable,
     memory: MemoryBudget | Unavailable,
     environment: Environment,
+    ranks: Ranks | Unavailable,
     slurm: Slurm | Unavailable,
 ) -> CudaSmoke | Unavailable:
     if nothing := nothing_to_try(driver, grant, asked, visible, files, slurm):
@@ -177,8 +184,10 @@ async def collect(
         return full
     if isinstance(asked, TorchGpus) and not asked.usable:
         return CudaSmoke(ended=asked.ended, backend="cuda", init_code=asked.init_code, count=0, said=asked.said)
-    arguments = {"rank": local_rank(environment, slurm)[0], "spared": spared(states)}
-    known: dict[str, Any] = {"rank": arguments["rank"]}
+    among_others = isinstance(ranks, Ranks) and ranks.on_node > 1
+    rank = local_rank(environment, slurm)[0] if among_others else None
+    arguments = {"rank": rank, "foreign": foreign(nvml, own), "spared": spared(states)}
+    known: dict[str, Any] = {"rank": rank}
     gpus: dict[int, dict[str, Any]] = {}
     while True:
         given = {**arguments, "without": sorted(gpus)}
@@ -238,6 +247,13 @@ def nothing_to_try(
     if asked.ended.how != "answered":
         return Unavailable.failed(f"it is not tried again: a process in which CUDA was to begin {asked.ended.in_full}")
     return None
+
+
+def foreign(nvml: Nvml | Unavailable, own: OwnGpus | Unavailable) -> list[str]:
+    """Addresses on the bus of GPUs that are another job's, though CUDA shows them: as in a prolog, or without control groups."""
+    if isinstance(nvml, Unavailable) or isinstance(own, Unavailable):
+        return []
+    return [gpu.pci for gpu in nvml.gpus if gpu.pci and gpu.index not in own.indices]
 
 
 def spared(states: GpuStates | Unavailable) -> dict[str, str]:

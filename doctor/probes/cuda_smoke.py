@@ -27,9 +27,9 @@ OF_GPUS = re.compile(r"lib(cu|nv|nccl|npp|torch|c10|amdhip|hip|roc|rccl|MIOpen|h
 def probe(arguments, step):
     """Tries the GPUs that torch sees, or the one that is this `rank`'s, but for those in `without`.
 
-    Those whose address on the bus is in `spared`, with the reason, are left alone. After an error no other GPU is tried in this
-    process, because CUDA may give the same one for all that is done afterwards; `stopped` says so. With `on_cpu` the same is
-    computed there.
+    Those whose address on the bus is in `foreign` are not this job's; those in `spared`, with the reason, are left alone. After
+    an error no other GPU is tried in this process, because CUDA may give the same one for all that is done afterwards; `stopped`
+    says so. With `on_cpu` the same is computed there.
     """
     sys.dont_write_bytecode = True
     step("import torch")
@@ -48,26 +48,28 @@ def probe(arguments, step):
     if not found["count"]:
         return found
     found["arch_list"] = list(torch.cuda.get_arch_list())
-    left = [index for index in wanted(found["count"], arguments["rank"]) if index not in arguments["without"]]
+    seen = [dict(known[index] if index < len(known) else by_torch(torch, index), index=index) for index in range(found["count"])]
+    ours = [gpu for gpu in seen if gpu.get("pci") not in arguments["foreign"]]
+    left = [gpu for gpu in own_of(ours, arguments["rank"]) if gpu["index"] not in arguments["without"]]
     found["gpus"] = gpus = []
-    for index in left:
-        gpu = dict(known[index] if index < len(known) else by_torch(torch, index), index=index)
+    for gpu in left:
         gpu["skipped"] = arguments["spared"].get(gpu.get("pci"))
         if gpu["skipped"] is None:
-            gpu.update(computed(torch, "cuda:%d" % index, step, "GPU %d" % index))
+            gpu.update(computed(torch, "cuda:%d" % gpu["index"], step, "GPU %d" % gpu["index"]))
         gpus.append(gpu)
         if gpu.get("raised"):
             break
     found["stopped"] = len(gpus) < len(left)
     step("look at the libraries that were loaded")
     found["libraries"] = libraries()
+    found["cudnn_error"] = cudnn_error(torch)
     found["passed_over"] = passed_over(found["libraries"])
     return found
 
 
-def wanted(count, rank):
-    """Which of the GPUs; a rank that sees fewer than there are ranks takes one of those that it sees."""
-    return list(range(count)) if rank is None else [rank % count]
+def own_of(gpus, rank):
+    """Those of this rank, all where it is none; one that sees fewer than there are ranks takes one of those that it sees."""
+    return gpus if rank is None or not gpus else [gpus[rank % len(gpus)]]
 
 
 def by_torch(torch, index):
@@ -115,9 +117,7 @@ def product(torch, device):
 
 
 def convolution(torch, device):
-    """By cuDNN or MIOpen. Asking for cuDNN's version raises where the one that was found is not the one torch was built for."""
-    if device != "cpu":
-        torch.backends.cudnn.version()
+    """By cuDNN or MIOpen."""
     images, kernel = numbers(torch, 2, 8, 16, 16).to(device), numbers(torch, 8, 8, 3, 3).to(device)
     return torch.nn.functional.conv2d(images, kernel, padding=1)
 
@@ -126,6 +126,15 @@ def wrong(there, here):
     """The part of the values that differ; NaN differs from everything."""
     right = (there - here).abs() <= TOLERANCE * here.abs().max()
     return 1.0 - float(right.float().mean())
+
+
+def cudnn_error(torch):
+    """What torch says of a cuDNN that it was not built for; it computes with it where nobody asks."""
+    try:
+        torch.backends.cudnn.version()
+    except Exception as error:  # noqa: BLE001 (it is the answer)
+        return str(error)[:1000]
+    return None
 
 
 def libraries():

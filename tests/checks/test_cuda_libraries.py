@@ -50,7 +50,7 @@ def test_where_libraries_come_from(case: dict[str, Any], status: str, words: str
     [
         (smoked_until("convolution", error=CUDNN_ERROR), "fail"),
         (smoked_until("convolution", number=719), "pass"),  # the GPU, and not a library
-        (smoked_until("product", error=CUDNN_ERROR), "pass"),  # it does not even come so far
+        (smoked_until("product", error=CUDNN_ERROR), "skip"),  # it does not even come so far
     ],
 )
 def test_a_convolution_that_raises(gpu: Any, status: str) -> None:
@@ -63,6 +63,15 @@ def test_the_cause_is_told_with_it() -> None:
     assert [finding.level for finding in verdict.findings] == ["fail", "warn"]
     assert CUDNN_ERROR in verdict.findings[0].summary
     assert MODULE in verdict.findings[0].why
+
+
+def test_a_cudnn_that_torch_does_not_take() -> None:
+    (finding,) = CHECK.judge(
+        cuda_smoke(cudnn_error="cuDNN version incompatibility: compiled against (9, 10, 2)"), PINNED
+    ).findings
+
+    assert finding.level == "warn"
+    assert "compiled against (9, 10, 2)" in finding.summary
 
 
 def test_nothing_was_loaded() -> None:

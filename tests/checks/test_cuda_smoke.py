@@ -71,18 +71,20 @@ def test_gpus_that_were_not_tried_any_more_are_no_pass() -> None:
 @pytest.mark.parametrize(
     ("code", "words", "cause"),
     [
-        (209, "CUDA gives 209, this PyTorch has no code for this kind of GPU", "torch-arch-list"),
-        (214, "CUDA gives 214, the GPU's memory has an error", "gpu-health"),
+        (209, "this PyTorch has no code for this kind of GPU (code 209)", "torch-arch-list"),
+        (214, "the GPU's memory has an error that cannot be corrected (code 214)", "gpu-health"),
         (222, "too old to compile", "gpu-driver-floor"),
-        (4711, "fails at a product: it raises", None),
+        (4711, "fails at a product: it raises RuntimeError: the error itself", None),
     ],
 )
 def test_a_code_is_explained(code: int, words: str, cause: str | None) -> None:
-    (finding,) = judge(smoked_until("product", error="RuntimeError: the error itself", number=code)).findings
+    (finding,) = judge(
+        smoked_until("product", error="RuntimeError: the error itself\nCompile with `TORCH_USE_CUDA_DSA`", number=code)
+    ).findings
 
     assert words in finding.summary
     assert finding.explained_by == cause
-    assert "the error itself" in finding.why
+    assert finding.why == "RuntimeError: the error itself."
     assert finding.fixes
 
 

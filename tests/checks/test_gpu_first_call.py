@@ -43,7 +43,7 @@ def test_what_it_says() -> None:
     assert finding.summary == ("CUDA takes long to begin, each time: NVML 0.1 s, cuInit 16 s, cuInit in another process 15 s")
     assert finding.measured is not None
     assert finding.measured.value == 15.0
-    assert "Persistence is on for 0 of 1 GPU" in finding.why
+    assert "persistence is on for 0 of 1 GPU" in finding.why
 
 
 @pytest.mark.parametrize("smoke", [no_smoke(init_code=802), NOT_KNOWN])
@@ -52,4 +52,4 @@ def test_where_cuda_did_not_begin(smoke: Any) -> None:
 
 
 def test_of_persistence_nothing_is_known() -> None:
-    assert CHECK.judge(torch_gpus(), cuda_smoke(), NOT_KNOWN).seen.endswith("Persistence is not told")
+    assert CHECK.judge(torch_gpus(), cuda_smoke(), NOT_KNOWN).seen.endswith("persistence is not told")

@@ -10,7 +10,7 @@ from dl_doctor.facts import CudaSmoke, TorchGpus, cuda_smoke
 from dl_doctor.facts.cuda_smoke import in_the_way
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_states import GpuProcess, GpuState, GpuStates
-from dl_doctor.facts.ranks import local_rank
+from dl_doctor.facts.ranks import Ranks, local_rank
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probes.mapped import mapped_files, soname
@@ -49,6 +49,9 @@ def tried(python: str = sys.executable, **given: Any) -> Any:
         "memory": facts.memory_budget(),
         "environment": Environment({}),
         "visible": facts.visible_gpus(facts.nvml()),
+        "nvml": facts.nvml(),
+        "own": facts.own_gpus(0, 1),
+        "ranks": Ranks(on_node=1, in_task=1, source="a test"),
         "states": NONE,
         "slurm": NONE,
         **given,
@@ -112,10 +115,10 @@ def test_older_torchs_give_their_codes_in_words(machine: Any, monkeypatch: pytes
 def test_a_cudnn_of_another_release(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_OTHER_CUDNN", "1")
     machine("count=1")
-    (gpu,) = tried().gpus
+    found = tried()
 
-    assert gpu.product.wrong == 0
-    assert gpu.convolution.error.startswith("RuntimeError: cuDNN version incompatibility")
+    assert found.gpus[0].right
+    assert found.cudnn_error.startswith("cuDNN version incompatibility")
 
 
 def test_what_is_loaded_in_the_place_of_a_packages_library(machine: Any, tmp_path: Path) -> None:
@@ -132,10 +135,25 @@ def test_what_is_loaded_in_the_place_of_a_packages_library(machine: Any, tmp_pat
 @pytest.mark.parametrize(("count", "rank", "index"), [(2, "1", 1), (1, "3", 0)])  # Slurm may show each task its own GPU only
 def test_a_rank_takes_its_own(machine: Any, count: int, rank: str, index: int) -> None:
     machine(f"count={count}", "0.crash.copy=1" if index else "1.crash.copy=1")
-    found = tried(environment=Environment({"LOCAL_RANK": rank}))
+    found = tried(environment=Environment({"LOCAL_RANK": rank}), ranks=Ranks(on_node=4, in_task=1, source="a test"))
 
     assert ([gpu.index for gpu in found.gpus], found.rank) == ([index], int(rank))
     assert found.gpus[0].right
+
+
+def test_a_rank_that_is_alone_takes_all(machine: Any) -> None:
+    """One task for a node's GPUs, which starts their ranks itself."""
+    machine("count=2")
+
+    assert len(tried(environment=Environment({"LOCAL_RANK": "0"})).gpus) == 2
+
+
+def test_one_of_another_job_is_not_touched(machine: Any) -> None:
+    """As in a prolog, where Slurm says which ones are the job's, and CUDA shows all."""
+    machine("count=2", "0.crash.copy=1")
+    found = tried(nvml=facts.nvml(count=2), own=facts.own_gpus(1))
+
+    assert [(gpu.index, gpu.right) for gpu in found.gpus] == [(1, True)]
 
 
 def test_one_that_somebody_computes_on_is_not_touched(machine: Any) -> None:
