@@ -32,18 +32,9 @@ TABLE = {
     "debug-environment": "skip",
     "gpu-device-access": "skip",
     "gpu-driver-floor": "skip",
-<<<<<<< HEAD
-<<<<<<< HEAD
-    "gpu-fabric": "skip",
-=======
-    "gpu-health": "skip",
-    "gpu-idle": "skip",
->>>>>>> eea017076c19d8ab4ed4a97081ef0fa2e356833c
-=======
     "gpu-fabric": "skip",
     "gpu-health": "skip",
     "gpu-idle": "skip",
->>>>>>> 2922d81e6583331dfccb836ef10944a09a7d7691
     "gpu-libraries": "skip",
     "gpu-mode": "skip",
     "gpu-order": "skip",
