@@ -101,6 +101,16 @@ def test_why_one_was_not_measured_is_told(plain: Report) -> None:
     assert "not measured: busy: python (pid 4711)" in renderer("html")(report, Look())
 
 
+def test_one_that_does_not_begin_is_told_too(plain: Report) -> None:
+    """It has no rates; one that raised for one type alone has the others."""
+    facts = gpu_facts(2, changed=1, raised={"begin": "AcceleratorError: CUDA error: uncorrectable ECC error encountered"})
+    bare = {**facts["gpu_probe"], "rates": [rate for rate in facts["gpu_probe"]["rates"] if rate["gpu"] == "gpu:0"]}
+    lines = lines_of(probed(plain, {**facts, "gpu_probe": bare}))
+
+    assert "gpu:1  not measured: AcceleratorError: CUDA error: uncorrectable ECC error" in lines
+    assert "not measured" not in "".join(lines_of(probed(plain, facts)))
+
+
 def test_two_models_have_a_table_each(plain: Report) -> None:
     """A V100 has no bf16, and no data sheet here."""
     facts = gpu_facts(1)
