@@ -1,5 +1,4 @@
-"""Which rates fall short of what a healthy GPU of the kind reaches, and why; which GPUs are behind their equals, and which
-compute something else."""
+"""Rates that fall short of what a healthy GPU of the kind reaches, and why; GPUs behind their equals, or computing other bits."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
