@@ -249,11 +249,6 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
 ]
 
 
-def unheard_of() -> Node:
-    known = node("L40").seen(name="NVIDIA L99", multiprocessors=60).told(pci_device="ffff", name="NVIDIA L99")
-    return known.slow(bf16=110, tf32=55, fp32=26).under(sm_mhz=2100.0)
-
-
 @pytest.mark.parametrize(
     ("facts", "statuses", "words"), [scenario[1:] for scenario in SCENARIOS], ids=[one[0] for one in SCENARIOS]
 )
