@@ -57,6 +57,9 @@ REAPING_S = 0.2
 REAPING_FOR_A_CALLER_S = 5.0
 """The same where our process lives on, and would keep what is left as a zombie."""
 
+LAST_LOOK_S = 5.0
+"""What a watcher may take beyond the probe that it watches: a look that waits for the driver, and its answer."""
+
 LOADED = "what is loaded"
 """Stands for an interpreter's path where the server is meant that has loaded something."""
 
@@ -110,6 +113,7 @@ class Probes:
         deadline_s: float,
         place: Place = "forked",
         title: str | None = None,
+        started: "asyncio.Future[int | None] | None" = None,
     ) -> Probed:
         """Run a probe in a process of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
 
@@ -126,6 +130,7 @@ class Probes:
                 the job's code. `loading` makes something in an interpreter of its own, and probes that are then `loaded` are
                 forked from that.
             title: what whoever waits is told; None for the probe's name.
+            started: is given its pid when it runs; None where it does not.
         """
         title = title or probe
         if self._system.mounted:
@@ -135,6 +140,8 @@ class Probes:
         try:
             asked = server.ask(str(HERE / "probes" / f"{probe}.py"), arguments or {}, place)
             await asyncio.wait({asked.started}, timeout=min(START_S, self._left_s()))
+            if started is not None:
+                started.set_result(asked.pid)
             left_s = self._left_s()
             await asyncio.wait({asked.ended}, timeout=min(deadline_s, left_s))
             late = not asked.ended.done() or (server.given_up and not asked.pid)
@@ -150,6 +157,28 @@ class Probes:
             self.in_flight.remove(title)
             if place == "apart":
                 server.close()
+
+    async def run_watched(
+        self, probe: str, arguments: dict[str, Any], *, watcher: str, watching: dict[str, Any], python: str, deadline_s: float
+    ) -> tuple[Probed, Probed | None]:
+        """Run a probe apart, and while it runs another one in our own interpreter, which looks at what the first one does.
+
+        The watcher is given `pid`, and ends when that process has, or after `most_s`. There is none where that does not start.
+        """
+        started: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(
+            self.run(probe, arguments, python=python, deadline_s=deadline_s, place="apart", started=started)
+        )
+        try:
+            begun: set[asyncio.Future[Any]] = {running, started}
+            await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+            watched = None
+            if started.done() and (pid := started.result()):
+                given = {**watching, "pid": pid, "most_s": deadline_s}
+                watched = await self.run(watcher, given, deadline_s=deadline_s + LAST_LOOK_S, title=probe)
+            return await running, watched
+        finally:
+            running.cancel()
 
     def prepare(self, python: str) -> None:
         """Start an interpreter that probes will probably want, and have it import what several of them need."""

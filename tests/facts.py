@@ -6,9 +6,12 @@ import msgspec
 
 from dl_doctor.contract import needs_of
 from dl_doctor.facts import (
+    AllocatorSettings,
     Allowance,
+    AppleGpu,
     Batches,
     CpuBudget,
+    CudaSmoke,
     DataPaths,
     DatasetObjects,
     DatasetSamples,
@@ -18,7 +21,11 @@ from dl_doctor.facts import (
     GpuAccess,
     GpuGrant,
     GpuLibraries,
+    GpuProbe,
+    GpuSharing,
+    GpuStates,
     InterpreterBuild,
+    KernelLog,
     Limits,
     Loader,
     LoaderPlan,
@@ -26,9 +33,11 @@ from dl_doctor.facts import (
     MemoryBudget,
     NvidiaDriver,
     Nvml,
+    OwnGpus,
     PinnedMemory,
     Ranks,
     ReadableDataset,
+    RocmAccess,
     Runtime,
     SharedMemory,
     SharedMemoryUse,
@@ -50,6 +59,7 @@ from dl_doctor.facts import (
 from dl_doctor.facts import examination as examining
 from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
+from dl_doctor.facts.cuda_smoke import SmokedGpu, Tried
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.dataset_samples import Reading as SampleReading
 from dl_doctor.facts.dataset_trip import DatasetTravel
@@ -58,6 +68,11 @@ from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.filesystems import kind_of
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.facts.gpu_load import Load
+from dl_doctor.facts.gpu_probe import ProbedGpu, Rate
+from dl_doctor.facts.gpu_sharing import Mps
+from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, MemoryErrors, RemappedRows
+from dl_doctor.facts.kernel_log import Xid
 from dl_doctor.facts.loader import LoaderArguments
 from dl_doctor.facts.loader_plan import collect
 from dl_doctor.facts.memory_budget import MemoryLimit
@@ -299,6 +314,115 @@ def nvml_error(code: str) -> Nvml:
     return Nvml(ended=ANSWERED, error=code)
 
 
+def gpu_state(index: int = 0, **fields: Any) -> GpuState:
+    """A healthy H100 that nobody uses."""
+    known = {
+        "uuid": f"GPU-{index:08x}-0000",
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "pci_device": "2330",
+        "pci_subsystem": "10de:16c1",
+        "capability": (9, 0),
+        "memory_total_bytes": 80 * GIB,
+        "memory_used_bytes": 4 * MIB,
+        "memory_version": 2,
+        "utilisation": (0.0, 0.0, 0.0),
+        "processes_known": True,
+        "ecc": True,
+        "memory_errors": MemoryErrors(corrected=0, uncorrected=0, sram_uncorrected=0, sram_threshold_exceeded=False),
+        "remapped_rows": RemappedRows(corrected=0, uncorrected=0, pending=False, failed=False),
+        "recovery_action": 0,
+        "compute_mode": "default",
+        "mig": False,
+        "virtualization": "none",
+        "persistence": True,
+        "display_active": False,
+        "fabric": Fabric(state="completed", status="SUCCESS", health=1, health_mask=0),
+        "link_gen_max": 5,
+        "link_width_max": 16,
+        "slot_gen_max": 5,
+        "slot_width_max": 16,
+        "power_limit_w": 700.0,
+        "power_limit_default_w": 700.0,
+        "sm_clock_max_mhz": 1980,
+        "memory_clock_max_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "slowdown_c": 87,
+        "errors": {"nvmlDeviceGetRetiredPages": "NOT_SUPPORTED", "nvmlDeviceGetRetiredPagesPendingStatus": "NOT_SUPPORTED"},
+    }
+    return GpuState(**{"index": index, **known, **fields})
+
+
+def gpu_states(*gpus: GpuState, count: int = 2, **fields: Any) -> GpuStates:
+    gpus = gpus or tuple(gpu_state(index) for index in range(count))
+    return GpuStates(**{"ended": ANSWERED, "gpus": gpus, "took_s": 0.1, "confidential": False, **fields})
+
+
+def gpu_process(pid: int = 4711, kind: str = "compute", memory: int | None = 12 * GIB, **fields: Any) -> GpuProcess:
+    """Somebody else's python, for three hours."""
+    known = {"uid": 1005, "name": "python", "age_s": 3 * 3600.0}
+    return GpuProcess(**{"pid": pid, "kind": kind, "memory_bytes": memory, **known, **fields})
+
+
+H100_RATES = {
+    "bf16": (791.0, 989.4, "TFLOP/s"),
+    "fp32": (51.6, 66.9, "TFLOP/s"),
+    "tf32": (405.0, 494.7, "TFLOP/s"),
+    "copy": (2790.0, 3352.0, "GB/s"),
+    "host to device": (55.4, 63.0, "GB/s"),
+    "device to host": (55.1, 63.0, "GB/s"),
+}
+"""What a healthy H100 SXM gives and what it could, about: products at 80 % as published, copies to the host as 8 x H200 gave."""
+
+
+def gpu_rate(what: str = "bf16", gpu: int = 0, **fields: Any) -> Rate:
+    achieved, possible, unit = H100_RATES.get(what, (100.0, None, "TFLOP/s"))
+    achieved = fields.get("achieved", achieved)
+    known = {"unit": unit, "achieved": achieved, "best": 1.01 * achieved, "spread": 0.01, "blocks": 30, "possible": possible}
+    known["basis"] = "link" if "host" in what else "datasheet" if possible else None
+    return Rate(**{"gpu": f"gpu:{gpu}", "what": what, **known, **fields})
+
+
+def gpu_load(phase: str = "products", **fields: Any) -> Load:
+    """What NVML sees of a healthy H100 meanwhile: its power limit alone holds its clock down."""
+    known = {"samples": 8, "sm_mhz": 1755.0, "sm_mhz_end": 1740.0, "memory_mhz": 2619.0, "power_w": 640.0, "temperature_c": 52.0}
+    link = {"link_gen": 5, "link_width": 16, "replays": 0}
+    capped = {} if phase == "host copies" else {"reasons": {"power_cap": 0.9}, "counted": {"power_cap": 0.8}}
+    return Load(**{"phase": phase, **known, **link, **capped, **fields})
+
+
+def probed_gpu(index: int = 0, **fields: Any) -> ProbedGpu:
+    """A healthy H100 SXM, the same card as gpu_state's of this index."""
+    known = {
+        "backend": "cuda",
+        "nvml_index": index,
+        "uuid": f"GPU-{index:08x}-0000",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "name": "NVIDIA H100 80GB HBM3",
+        "capability": (9, 0),
+        "multiprocessors": 132,
+        "memory_bytes": 80 * GIB,
+        "loads": (gpu_load(), gpu_load("host copies")),
+        "digest": "5d3c0fc12a3b9e10",
+        "host_numa": 0,
+        "mask_numa": (0, 1),
+        "device_numa": 0,
+    }
+    return ProbedGpu(**{"gpu": f"gpu:{index}", "index": index, **known, **fields})
+
+
+def gpu_probe(*gpus: ProbedGpu, count: int = 1, rates: tuple[Rate, ...] | None = None, **fields: Any) -> GpuProbe:
+    """Healthy H100s, each with all rates, unless rates are given."""
+    gpus = gpus or tuple(probed_gpu(index) for index in range(count))
+    of_all = tuple(gpu_rate(what, gpu.index) for gpu in gpus if gpu.skipped is None for what in H100_RATES)
+    known = {"ended": ANSWERED, "length": "short", "cpu_quota": 16.0, "watched": ANSWERED}
+    return GpuProbe(**{**known, "gpus": gpus, "rates": of_all if rates is None else rates, **fields})
+
+
+def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:
+    return OwnGpus(indices=indices, source=source)
+
+
 def visible_gpus(known: Nvml | Unavailable, told: str | None = None, **variables: str) -> VisibleGpus:
     """What CUDA would show with this CUDA_VISIBLE_DEVICES."""
     set_ = {} if told is None else {"CUDA_VISIBLE_DEVICES": told}
@@ -316,6 +440,52 @@ def gpu_libraries(cuda: Library | None = None, ml: Library | None = None, **fiel
         "nvml": ml or library("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.90.07"),
     }
     return GpuLibraries(**{**known, **fields})
+
+
+def gpu_sharing(daemon: Any = None, *, folder: str = "/tmp/nvidia-mps", said: bool = False, **fields: Any) -> GpuSharing:
+    """A job that has its GPUs for itself, or finds the daemon of MPS so."""
+    mps = Mps(folder=folder, said=said, daemon=daemon) if daemon else None
+    return GpuSharing(**{"mps": mps, "thread_percentage": None, "shims": (), **fields})
+
+
+def xid(code: int = 79, **fields: Any) -> Xid:
+    """Told once, a minute ago, of the first GPU."""
+    known = {"pci": "0000:01:00", "count": 1, "last_s": 940.0, "text": "GPU has fallen off the bus."}
+    return Xid(**{"code": code, **known, **fields})
+
+
+def kernel_log(*xids: Xid, **fields: Any) -> KernelLog:
+    return KernelLog(**{"ended": ANSWERED, "source": "/dev/kmsg", "since_s": 0.0, "now_s": 1000.0, "xids": xids, **fields})
+
+
+def allocator_settings(trouble: str | None = None, **fields: Any) -> AllocatorSettings:
+    known = {"variable": "PYTORCH_ALLOC_CONF", "value": "a:b", "trouble": trouble, "certain": True, "passed_over": ()}
+    return AllocatorSettings(**{**known, **fields})
+
+
+def rocm_access(*, kfd: str | None = None, render: tuple[str | None, ...] = (None,), **fields: Any) -> RocmAccess:
+    """A machine with GPUs of AMD's: the errors of opening /dev/kfd and the render nodes, None for those that open."""
+    known = {"major": 226, "mode": 0o660, "uid": 0, "gid": 109}
+    nodes = tuple(Node(name=f"renderD{128 + index}", error=error, **known) for index, error in enumerate(render))
+    bus = tuple(f"0000:{index + 1:02x}:00.0" for index in range(len(render)))
+    at_kfd = Node(name="kfd", error=kfd, **known)
+    return RocmAccess(**{"ended": ANSWERED, "bus": bus, "kfd": at_kfd, "render": nodes, "uid": 1000, "groups": (1000,), **fields})
+
+
+def apple_gpu(**fields: Any) -> AppleGpu:
+    """A Mac with Apple's processor whose GPU computes."""
+    known = {
+        "ended": ANSWERED,
+        "system": "Darwin",
+        "machine": "arm64",
+        "translated": False,
+        "virtual": False,
+        "macos": "15.3",
+        "built": True,
+        "available": True,
+        "agrees": True,
+    }
+    return AppleGpu(**{**known, **fields})
 
 
 def runtime(name: str = "docker", **fields: Any) -> Runtime:
@@ -394,8 +564,55 @@ def not_imported(**ended: Any) -> TorchImport:
 
 def torch_gpus(count: int = 2, **fields: Any) -> TorchGpus:
     """PyTorch that sees so many GPUs, with a driver that is new enough."""
-    known = {"ended": ANSWERED, "torch_cuda": "12.4", "driver_cuda": "12.4", "init_code": 0, "count": count}
+    known = {
+        "ended": ANSWERED,
+        "torch_cuda": "12.4",
+        "driver_cuda": "12.4",
+        "init_code": 0,
+        "init_s": 0.3,
+        "libcuda": ("/usr/lib/x86_64-linux-gnu/libcuda.so.550.90.07",),
+        "count": count,
+    }
     return TorchGpus(**{**known, **fields})
+
+
+def smoked(index: int = 0, **fields: Any) -> SmokedGpu:
+    """A GPU that computed right, as far as a test does not say otherwise."""
+    known = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "capability": (9, 0),
+        "compute_mode": 0,
+        **{what: Tried(wrong=0.0, took_s=0.3) for what in ("copy", "product", "convolution")},
+    }
+    return SmokedGpu(**{"index": index, **known, **fields})
+
+
+def smoked_until(what: str, index: int = 0, *, number: int | None = None, **fields: Any) -> SmokedGpu:
+    """A GPU at which this raised, after which nothing more was tried."""
+    error = fields.pop("error", "RuntimeError: no")
+    order = ("copy", "product", "convolution")
+    after = dict.fromkeys(order[order.index(what) + 1 :])
+    return smoked(index, **{**after, what: Tried(error=error, number=number), **fields})
+
+
+def cuda_smoke(*gpus: SmokedGpu, count: int = 2, **fields: Any) -> CudaSmoke:
+    gpus = gpus or tuple(smoked(index) for index in range(count))
+    known = {
+        "ended": ANSWERED,
+        "backend": "cuda",
+        "init_code": 0,
+        "init_s": 0.2,
+        "count": len(gpus),
+        "arch_list": ("sm_80", "sm_90"),
+        "libraries": {"libcudnn.so.9": ("/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9",)},
+    }
+    return CudaSmoke(**{**known, "gpus": gpus, **fields})
+
+
+def no_smoke(**fields: Any) -> CudaSmoke:
+    """Nothing was tried."""
+    return CudaSmoke(**{"ended": ANSWERED, "backend": "cuda", "count": 0, **fields})
 
 
 def pinned_memory(batches: int = 18, **fields: Any) -> PinnedMemory:

@@ -39,7 +39,7 @@ def test_the_wheel_holds_our_modules_and_nothing_else(installed: Installed) -> N
     shipped = {
         file.relative_to(ROOT).as_posix()
         for folder in folders
-        for kind in ("*.py", "*.png", "*.j2", "*.css")
+        for kind in ("*.py", "*.csv", "*.png", "*.j2", "*.css")
         for file in folder.rglob(kind)
     }
     held = set(ZipFile(installed.wheel).namelist())

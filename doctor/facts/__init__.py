@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dl_doctor.facts import (
+    allocator_settings,
     allowance,
+    apple_gpu,
     batches,
     burst_credits,
     cgroups,
     collect_env,
     cpu_budget,
+    cuda_smoke,
     data_paths,
     dataset_objects,
     dataset_samples,
@@ -27,8 +30,14 @@ from dl_doctor.facts import (
     gpu_access,
     gpu_grant,
     gpu_libraries,
+    gpu_probe,
+    gpu_sharing,
+    gpu_shortfalls,
+    gpu_states,
+    gpu_yardsticks,
     host,
     interpreter_build,
+    kernel_log,
     limits,
     loader,
     loader_plan,
@@ -37,10 +46,12 @@ from dl_doctor.facts import (
     mounts,
     nvidia_driver,
     nvml,
+    own_gpus,
     pinned_memory,
     process_budget,
     ranks,
     readable_dataset,
+    rocm_access,
     runtime,
     shared_memory,
     shared_memory_use,
@@ -55,17 +66,21 @@ from dl_doctor.facts import (
     torch_import,
     user_identity,
     visible_gpus,
+    wanted_precision,
     worker_cuda,
     worker_draws,
     worker_memory,
     worker_roundtrip,
 )
+from dl_doctor.facts.allocator_settings import AllocatorSettings
 from dl_doctor.facts.allowance import Allowance
+from dl_doctor.facts.apple_gpu import AppleGpu
 from dl_doctor.facts.batches import Batches
 from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.collect_env import CollectEnv
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.cuda_smoke import CudaSmoke
 from dl_doctor.facts.data_paths import DataPaths
 from dl_doctor.facts.dataset_objects import DatasetObjects
 from dl_doctor.facts.dataset_samples import DatasetSamples
@@ -79,8 +94,14 @@ from dl_doctor.facts.fitting_loader import FittingLoader
 from dl_doctor.facts.gpu_access import GpuAccess
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_libraries import GpuLibraries
+from dl_doctor.facts.gpu_probe import GpuProbe
+from dl_doctor.facts.gpu_sharing import GpuSharing
+from dl_doctor.facts.gpu_shortfalls import GpuShortfalls
+from dl_doctor.facts.gpu_states import GpuStates
+from dl_doctor.facts.gpu_yardsticks import GpuYardsticks
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
+from dl_doctor.facts.kernel_log import KernelLog
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader import Loader
 from dl_doctor.facts.loader_plan import LoaderPlan
@@ -89,10 +110,12 @@ from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
+from dl_doctor.facts.own_gpus import OwnGpus
 from dl_doctor.facts.pinned_memory import PinnedMemory
 from dl_doctor.facts.process_budget import ProcessBudget
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.readable_dataset import ReadableDataset
+from dl_doctor.facts.rocm_access import RocmAccess
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.shared_memory_use import SharedMemoryUse
@@ -107,6 +130,7 @@ from dl_doctor.facts.torch_gpus import TorchGpus
 from dl_doctor.facts.torch_import import TorchImport
 from dl_doctor.facts.user_identity import UserIdentity
 from dl_doctor.facts.visible_gpus import VisibleGpus
+from dl_doctor.facts.wanted_precision import WantedPrecision
 from dl_doctor.facts.worker_cuda import WorkerCuda
 from dl_doctor.facts.worker_draws import WorkerDraws
 from dl_doctor.facts.worker_memory import WorkerMemory
@@ -115,13 +139,16 @@ from dl_doctor.model import Profile
 
 __all__ = [
     "COLLECTORS",
+    "AllocatorSettings",
     "Allowance",
+    "AppleGpu",
     "Batches",
     "BurstCredits",
     "Cgroups",
     "CollectEnv",
     "Collector",
     "CpuBudget",
+    "CudaSmoke",
     "DataPaths",
     "DatasetObjects",
     "DatasetSamples",
@@ -135,8 +162,14 @@ __all__ = [
     "GpuAccess",
     "GpuGrant",
     "GpuLibraries",
+    "GpuProbe",
+    "GpuSharing",
+    "GpuShortfalls",
+    "GpuStates",
+    "GpuYardsticks",
     "Host",
     "InterpreterBuild",
+    "KernelLog",
     "Limits",
     "Loader",
     "LoaderPlan",
@@ -145,10 +178,12 @@ __all__ = [
     "Mounts",
     "NvidiaDriver",
     "Nvml",
+    "OwnGpus",
     "PinnedMemory",
     "ProcessBudget",
     "Ranks",
     "ReadableDataset",
+    "RocmAccess",
     "Runtime",
     "SharedMemory",
     "SharedMemoryUse",
@@ -163,6 +198,7 @@ __all__ = [
     "TorchImport",
     "UserIdentity",
     "VisibleGpus",
+    "WantedPrecision",
     "WorkerCuda",
     "WorkerDraws",
     "WorkerMemory",
@@ -188,12 +224,15 @@ class Collector:
 
 
 COLLECTORS = (
+    Collector(allocator_settings.collect),
     Collector(allowance.collect),
+    Collector(apple_gpu.collect, profile="default", deadline_s=apple_gpu.DEADLINE_S + 25, exclusive=True),
     Collector(batches.collect, profile="default", deadline_s=batches.DEADLINE_S + 25, exclusive=True),
     Collector(burst_credits.collect, profile="deep"),
     Collector(cgroups.collect),
     Collector(collect_env.collect, profile="default", deadline_s=collect_env.DEADLINE_S + 25, exclusive=True),
     Collector(cpu_budget.collect),
+    Collector(cuda_smoke.collect, profile="default", deadline_s=8 * cuda_smoke.DEADLINE_S, exclusive=True),
     Collector(data_paths.collect, deadline_s=40),
     Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25, exclusive=True),
     Collector(dataset_samples.collect, profile="default", deadline_s=dataset_samples.DEADLINE_S + 25, exclusive=True),
@@ -207,8 +246,14 @@ COLLECTORS = (
     Collector(gpu_access.collect, deadline_s=45),
     Collector(gpu_grant.collect),
     Collector(gpu_libraries.collect, deadline_s=35),
+    Collector(gpu_probe.collect, profile="default", deadline_s=gpu_probe.LONGEST_S, exclusive=True),
+    Collector(gpu_sharing.collect, deadline_s=40),
+    Collector(gpu_shortfalls.collect),
+    Collector(gpu_states.collect, deadline_s=45),
+    Collector(gpu_yardsticks.collect),
     Collector(host.collect),
     Collector(interpreter_build.collect),
+    Collector(kernel_log.collect, deadline_s=40),
     Collector(limits.collect),
     Collector(loader.collect, profile="default", deadline_s=loader.DEADLINE_S + 25),
     Collector(loader_plan.collect),
@@ -217,10 +262,12 @@ COLLECTORS = (
     Collector(mounts.collect),
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
+    Collector(own_gpus.collect),
     Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),
     Collector(readable_dataset.collect),
+    Collector(rocm_access.collect, profile="default", deadline_s=40),
     Collector(runtime.collect),
     Collector(shared_memory.collect),
     Collector(shared_memory_use.collect),
@@ -231,10 +278,11 @@ COLLECTORS = (
     Collector(target.collect),
     Collector(temp_space.collect),
     Collector(torch_files.collect),
-    Collector(torch_gpus.collect, profile="default", deadline_s=torch_gpus.DEADLINE_S + 25, exclusive=True),
+    Collector(torch_gpus.collect, profile="default", deadline_s=2 * torch_gpus.DEADLINE_S + 50, exclusive=True),
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),
+    Collector(wanted_precision.collect),
     Collector(worker_cuda.collect, profile="default", deadline_s=worker_cuda.DEADLINE_S + 25, exclusive=True),
     Collector(worker_draws.collect, profile="default", deadline_s=worker_draws.DEADLINE_S + 25, exclusive=True),
     Collector(worker_memory.collect, profile="default", deadline_s=worker_memory.DEADLINE_S + 25, exclusive=True),

@@ -30,6 +30,18 @@ ALLOWED = frozenset(
         # promised, shown and numbered GPUs (facts/gpu_grant.py, facts/visible_gpus.py, facts/ranks.py)
         *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
         *("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"),
+        # what stands between the job and a GPU of its own (facts/gpu_sharing.py)
+        *("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT"),
+        *(f"CUDA_DEVICE_MEMORY_LIMIT_{index}" for index in range(16)),
+        # how torch gives out a GPU's memory (facts/allocator_settings.py)
+        *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+        # debuggers, profilers and logs that are left over (checks/gpu)
+        *("CUDA_LAUNCH_BLOCKING", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH"),
+        *("NSYS_PROFILING_SESSION_ID", "NV_SANITIZER_INJECTION_PORT_BASE", "CUDA_DEVICE_WAITS_ON_EXCEPTION"),
+        *("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGINFO_DBG", "CUBLAS_LOGINFO_DBG"),
+        *("CUBLASLT_LOG_LEVEL", "NCCL_DEBUG", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY"),
+        *("HSA_TOOLS_LIB", "ROCP_TOOL_LIBRARIES", "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCH_DISTRIBUTED_DEBUG"),
+        *("TORCH_SHOW_DISPATCH_TRACE", "TORCH_COMPILE_DEBUG", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "PYTORCH_JIT"),
         # a cache that is only read (path-writable)
         "HF_HUB_OFFLINE",
     }

@@ -13,7 +13,8 @@ def probe(arguments, step):
     for path in arguments["paths"]:
         step("open %s" % path)
         nodes.append(looked_at(path))
-    return {"nodes": nodes, "uid": os.geteuid(), "can_make_nodes": os.geteuid() == 0 or is_setuid(MODPROBE)}
+    can_make_nodes = os.geteuid() == 0 or is_setuid(MODPROBE)
+    return {"nodes": nodes, "uid": os.geteuid(), "groups": os.getgroups(), "can_make_nodes": can_make_nodes}
 
 
 def looked_at(path):

@@ -337,3 +337,62 @@ def test_probes_of_one_process_share_what_they_import(run: Any, tmp_path: Path) 
         return await probes.run("it", deadline_s=20, place="loaded")
 
     assert with_probes(after_loading).answer == {"kept": [0, 1], "seen": []}
+
+
+WATCHED = """
+import os, time
+def probe(arguments, step):
+    end_s = time.monotonic() + 20
+    while arguments["hangs"] or not os.path.exists(arguments["mark"]) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    return {"ended_s": time.monotonic()}
+"""
+
+WATCHER = """
+import os, select, time
+def probe(arguments, step):
+    begun_s = time.monotonic()
+    try:
+        handle = os.pidfd_open(arguments["pid"])
+        open(arguments["mark"], "w").close()
+        ended = select.select([handle], [], [], arguments["most_s"])[0]
+    except ProcessLookupError:  # on a slow machine
+        ended = True
+    return {"begun_s": begun_s, "ended_s": time.monotonic(), "saw_it_end": bool(ended)}
+"""
+
+
+def run_watched(run: Any, watched: str, watcher: str, *, python: str = sys.executable, hangs: bool = False) -> Any:
+    run("def probe(arguments, step):\n    return {}\n")  # the fixture has laid the folder
+    for name, text in (("watched", watched), ("watcher", watcher)):
+        (probing.HERE / "probes" / f"{name}.py").write_text(text)
+    mark = {"mark": str(probing.HERE / "begun")}
+    how = {"watcher": "watcher", "watching": mark, "python": python, "deadline_s": 1.0 if hangs else 25.0}
+    return with_probes(lambda probes: probes.run_watched("watched", {"hangs": hangs, **mark}, **how))
+
+
+def test_a_watcher_lives_as_long_as_what_it_watches(run: Any) -> None:
+    watched, watcher = run_watched(run, WATCHED, WATCHER)
+
+    assert watcher.answer["begun_s"] < watched.answer["ended_s"] <= watcher.answer["ended_s"]
+    assert watcher.answer["saw_it_end"]
+
+
+def test_a_watcher_sees_that_what_it_watches_is_killed(run: Any) -> None:
+    watched, watcher = run_watched(run, WATCHED, WATCHER, hangs=True)
+
+    assert (watched.ended.how, watcher.answer["saw_it_end"]) == ("hung", True)
+
+
+def test_what_is_watched_does_not_depend_on_the_watcher(run: Any) -> None:
+    crashes = "import ctypes\ndef probe(arguments, step):\n    open(arguments['mark'], 'w').close()\n    ctypes.string_at(0)\n"
+    watched, watcher = run_watched(run, WATCHED, crashes)
+
+    assert (watched.ended.how, watcher.ended.how) == ("answered", "killed")
+
+
+def test_what_does_not_start_is_not_watched(run: Any) -> None:
+    watched, watcher = run_watched(run, WATCHED, WATCHER, python="/nonexistent/python")
+
+    assert (watched.ended.how, watcher) == ("unstartable", None)

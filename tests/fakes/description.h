@@ -4,7 +4,23 @@
  *     name=NVIDIA H100 80GB HBM3                    of each GPU
  *     3.name=NVIDIA A100-SXM4-80GB                  of GPU 3 alone
  *     error.nvmlInitWithFlags=18                    the function gives this code; 3.error.FUNCTION=15 for GPU 3 alone
+ *     init_ms=40                                    that long cuInit takes
  *     hang.FUNCTION=1, crash.FUNCTION=1             it never returns, or dies of SIGSEGV; also for one GPU alone
+ *
+ * FUNCTION is the library's own name, with its version: nvmlDeviceGetMemoryInfo_v2. A GPU of which nothing is told is a healthy
+ * and idle H100. What its keys do, the functions of nvml.c say; numbers are in NVML's units (bytes, mW, MHz, percent):
+ *
+ *     uuid, name, minor, bus, pci_device_id=0x233010de, pci_subsystem_id, capability=90
+ *     memory, memory_used, memory_reserved, utilisation=90 5 90
+ *     compute=PID:BYTES PID, graphics=..., mps=...
+ *     ecc, ecc_corrected, ecc_uncorrected, sram_uncorrected, sram_parity, sram_threshold_exceeded
+ *     remapped_corrected, remapped_uncorrected, remap_pending, remap_failed, retired_pages, retired_pages_pending
+ *     field.230 (recovery action), compute_mode, mig, mig_instances, virtualization, licensable, licensed, confidential
+ *     persistence, display_active, fabric_version, fabric_state, fabric_status, fabric_health, fabric_health_mask
+ *     link_gen_max, slot_gen_max, slot_width_max, power_limit, power_limit_default
+ *     sm_clock_max, memory_clock_max, memory_bus, slowdown
+ *
+ * nvml_load.h says what tells how it works, and what of it grows with time.
  */
 #include <signal.h>
 #include <stdio.h>

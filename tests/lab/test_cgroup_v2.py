@@ -29,8 +29,12 @@ def test_a_broken_container(namespace: CgroupNamespace) -> None:
     broken.assert_broken(report)
 
 
-def test_the_limit_of_a_group_above() -> None:
+def test_the_limit_of_a_group_above_and_an_xid_in_the_log() -> None:
+    """One guest, and one report, for both: booting takes longer than either."""
     script = f"""
+        echo '<3>NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.' >/dev/kmsg
+        echo '<3>what else the kernel says is nobody else'"'"'s business' >/dev/kmsg
+        mknod /dev/nvidia0 c 195 0
         cd /sys/fs/cgroup
         echo +memory >cgroup.subtree_control
         mkdir -p job/step
@@ -40,4 +44,10 @@ def test_the_limit_of_a_group_above() -> None:
         echo $$ >job/step/cgroup.procs
         {shlex.join(command(broken.PLAN))}
     """
-    broken.assert_short_of_memory(report_of(guest.run(script)), 512 * MIB)
+    ended = guest.run(script)
+    report = report_of(ended)
+    broken.assert_short_of_memory(report, 512 * MIB)
+
+    (xid,) = [finding.summary for result in report.results if result.id == "gpu-xid" for finding in result.findings]
+    assert xid.startswith("Xid 79 of 0000:65:00: the GPU has fallen off the bus (")
+    assert "nobody else" not in ended.stdout

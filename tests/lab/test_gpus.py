@@ -17,9 +17,12 @@ pytestmark = pytest.mark.lab
 HEALTHY = {
     "gpu-device-access": "pass",
     "gpu-driver-floor": "skip",  # no torch in the examined environment
+    "gpu-health": "pass",
+    "gpu-idle": "pass",
     "gpu-libraries": "pass",
     "gpu-order": "pass",
     "gpu-per-rank": "skip",
+    "gpu-precision": "pass",
     "gpu-visible": "pass",
 }
 
@@ -51,7 +54,16 @@ def test_eight_healthy_gpus(fakes: Fakes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("machine", "told"),
     [
-        pytest.param(Machine(does=["3.error.nvmlDeviceGetHandleByIndex_v2=15"]), {"gpu-visible": ["fail gpu:3"]}, id="lost"),
+        pytest.param(
+            Machine(does=["3.error.nvmlDeviceGetHandleByIndex_v2=15"]),
+            {"gpu-health": ["fail gpu:3"], "gpu-visible": ["fail gpu:3"]},
+            id="lost",
+        ),
+        pytest.param(
+            Machine(does=["1.remap_failed=1", "2.memory_used=60000000000", "5.field.230=2"]),
+            {"gpu-health": ["fail gpu:1", "fail gpu:5"], "gpu-idle": ["warn gpu:2"]},
+            id="ill and in use",
+        ),
         pytest.param(Machine(does=["crash.nvmlDeviceGetCount_v2=1"]), {"gpu-visible": ["fail nvml"]}, id="crash"),
         pytest.param(
             Machine(library="550.107.02", does=["error.nvmlInitWithFlags=18"]),
@@ -87,10 +99,19 @@ def test_what_can_befall_them(fakes: Fakes, tmp_path: Path, machine: Machine, to
     [
         pytest.param("12.4", [], {}, id="all is well"),
         pytest.param(
-            "13.0", [], {"gpu-driver-floor": ["fail driver"], "gpu-visible": ["fail torch"]}, id="a torch for a newer driver"
+            "13.0",
+            [],
+            {"cuda-smoke": ["fail torch"], "gpu-driver-floor": ["fail driver"], "gpu-visible": ["fail torch"]},
+            id="a torch for a newer driver",
         ),
         pytest.param(None, [], {"gpu-visible": ["fail torch"], "torch-cuda-build": ["fail torch"]}, id="a torch for CPUs"),
-        pytest.param("12.4", ["error.cuInit=802"], {"gpu-visible": ["fail torch"]}, id="no fabric manager"),
+        pytest.param(
+            "12.4",
+            ["error.cuInit=803"],
+            {"cuda-smoke": ["fail torch"], "gpu-compat-library": ["fail driver"], "gpu-visible": ["fail torch"]},
+            id="a driver of two versions",
+        ),
+        pytest.param("12.4", ["1.error.product=719"], {"cuda-smoke": ["fail gpu:1"]}, id="one that does not compute"),
         pytest.param("12.4", ["crash.cuInit=1"], {"gpu-visible": ["fail torch"]}, id="crash"),
     ],
 )
