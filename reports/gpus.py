@@ -172,7 +172,8 @@ def gpus_of(facts: Mapping[str, Any]) -> Gpus | None:
     if not rows:
         return None
     shown = tuple(scale.column for scale in scales.values())
-    return Gpus(shown, tuple(folded(rows)), raised_of(probed), probe.get("length") != "long")
+    raised = raised_of({name: gpu for name, gpu in probed.items() if of_gpu(name, rates)})
+    return Gpus(shown, tuple(folded(rows)), raised, probe.get("length") != "long")
 
 
 def by_gpu(fact: Any) -> dict[str, Mapping[str, Any]]:
@@ -229,8 +230,14 @@ def row_of(
         power=f"{whole(power)} of {whole(limit)}" if power is not None and limit else whole(power),
         held=tuple(dict.fromkeys([*held_by(limits), *narrowed(limits)])),
         more=tuple(more_of(entry)),
-        skipped=printable(words(entry.get("skipped")))[:LONG],
+        skipped=why_not(entry, measured=bool(rates)),
     )
+
+
+def why_not(entry: Mapping[str, Any], *, measured: bool) -> str:
+    """Why it was left alone, or what it raised before anything could be measured."""
+    raised = () if measured else mapping(entry.get("raised")).values()
+    return next((printable(told)[:LONG] for told in map(words, (entry.get("skipped"), *raised)) if told), "")
 
 
 def reach_of(rate: Rate, scale: Scale) -> Reach:
@@ -279,7 +286,7 @@ def more_of(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def raised_of(probed: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What raised, with the GPUs for which it is the same told together."""
+    """What raised on GPUs that have other rates; those for which it is the same are told together."""
     found: dict[tuple[str, str], list[str]] = {}
     for gpu, entry in probed.items():
         for what, error in [*mapping(entry.get("raised")).items()][:MOST_COLUMNS]:

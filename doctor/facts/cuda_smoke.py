@@ -185,7 +185,7 @@ async def collect(
     if isinstance(asked, TorchGpus) and not asked.usable:
         return CudaSmoke(ended=asked.ended, backend="cuda", init_code=asked.init_code, count=0, said=asked.said)
     among_others = isinstance(ranks, Ranks) and ranks.on_node > 1
-    rank = local_rank(environment, slurm)[0] if among_others else None
+    rank = local_rank(environment, slurm) if among_others else None
     arguments = {"rank": rank, "foreign": foreign(nvml, own), "spared": spared(states)}
     known: dict[str, Any] = {"rank": rank}
     gpus: dict[int, dict[str, Any]] = {}

@@ -56,10 +56,10 @@ def collect(environment: Environment, slurm: Slurm | Unavailable, gpus: GpuGrant
     return Ranks(on_node=1, in_task=1, source="no launcher says that there are more")
 
 
-def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> tuple[int | None, str]:
-    """The number of this process among the ranks on its node, and the variable that says so; None outside of any."""
+def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> int | None:
+    """The number of this process among the ranks on its node, by which scripts take their GPU; None where it is no rank."""
     names = (*LOCAL_RANK, *(("SLURM_LOCALID",) if isinstance(slurm, Slurm) and slurm.in_step else ()))
-    return next(((rank, name) for name in names if (rank := number(environment, name)) is not None), (None, ""))
+    return next((rank for name in names if (rank := number(environment, name)) is not None), None)
 
 
 def gpus_of(gpus: GpuGrant | Unavailable) -> int | None:

@@ -2,15 +2,16 @@
 
 import math
 import re
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from dl_doctor.facts.gpu_yardsticks import Link, Reason, Yardstick
 from dl_doctor.model import Report
 from dl_doctor.redact import redact
 from dl_doctor.reports import FORMATS, renderer
-from dl_doctor.reports.gpus import figures, gpus_of, span
+from dl_doctor.reports.gpus import HELD_BY, figures, gpus_of, span
 from dl_doctor.reports.look import Look
 from dl_doctor.reports.text import render
 from tests.made import HOSTILE, gpu_facts, measured
@@ -101,6 +102,16 @@ def test_why_one_was_not_measured_is_told(plain: Report) -> None:
     assert "not measured: busy: python (pid 4711)" in renderer("html")(report, Look())
 
 
+def test_one_that_does_not_begin_is_told_too(plain: Report) -> None:
+    """It has no rates; one that raised for one type alone has the others."""
+    facts = gpu_facts(2, changed=1, raised={"begin": "AcceleratorError: CUDA error: uncorrectable ECC error encountered"})
+    bare = {**facts["gpu_probe"], "rates": [rate for rate in facts["gpu_probe"]["rates"] if rate["gpu"] == "gpu:0"]}
+    lines = lines_of(probed(plain, {**facts, "gpu_probe": bare}))
+
+    assert "gpu:1  not measured: AcceleratorError: CUDA error: uncorrectable ECC error" in lines
+    assert "not measured" not in "".join(lines_of(probed(plain, facts)))
+
+
 def test_two_models_have_a_table_each(plain: Report) -> None:
     """A V100 has no bf16, and no data sheet here."""
     facts = gpu_facts(1)
@@ -152,6 +163,13 @@ LINK = {"gen": 5, "width": 16, "card_gen": 5, "card_width": 16, "slot_gen": 5, "
 )
 def test_what_held_it_back_is_a_word(limits: dict[str, Any], told: tuple[str, ...]) -> None:
     assert held(**limits) == told
+
+
+def test_each_reason_has_its_word() -> None:
+    """Reports read facts as plain values: what a fact is called there is looked at here."""
+    assert {*HELD_BY, "lowered limit", "power limit"} == {*get_args(Reason)}
+    assert {"gen", "width", "card_gen", "card_width", "slot_gen", "slot_width"} <= {*Link.__struct_fields__}
+    assert {"gpu", "brakes", "link", "no_link", "power_limit_w", "power_limit_default_w"} <= {*Yardstick.__struct_fields__}
 
 
 def test_more_than_possible_is_told_as_it_is(plain: Report) -> None:

@@ -10,7 +10,7 @@ from dl_doctor.facts import CudaSmoke, TorchGpus, cuda_smoke
 from dl_doctor.facts.cuda_smoke import in_the_way
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_states import GpuProcess, GpuState, GpuStates
-from dl_doctor.facts.ranks import Ranks, local_rank
+from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.target import Target
 from dl_doctor.model import Ended, Unavailable
 from dl_doctor.probes.mapped import mapped_files, soname
@@ -246,21 +246,6 @@ def test_where_cuda_does_not_begin_no_second_process_tries() -> None:
 )
 def test_what_is_in_the_way_on_a_gpu(fields: dict[str, Any], why: str | None) -> None:
     assert in_the_way(GpuState(index=0, **fields)) == why
-
-
-@pytest.mark.parametrize(
-    ("variables", "slurm", "rank"),
-    [
-        ({}, NONE, None),
-        ({"LOCAL_RANK": "3"}, NONE, 3),
-        ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, NONE, 2),
-        ({"SLURM_LOCALID": "5"}, facts.slurm(in_step=True), 5),
-        ({"SLURM_LOCALID": "0"}, facts.slurm(in_step=False), None),  # the batch script is no rank
-        ({"LOCAL_RANK": "x"}, NONE, None),
-    ],
-)
-def test_the_number_of_this_rank(variables: dict[str, str], slurm: Any, rank: int | None) -> None:
-    assert local_rank(Environment(variables), slurm)[0] == rank
 
 
 def test_libraries_go_by_the_names_that_the_loader_knows(fakes: Fakes, tmp_path: Path) -> None:
