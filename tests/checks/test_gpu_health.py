@@ -169,6 +169,12 @@ def test_the_fixes() -> None:
     assert ("nvidia-smi --gpu-reset -i 2", "reboot") in [fix.commands for fix in failed.fixes]
 
 
+def test_where_a_reset_does_not_do() -> None:
+    (finding,) = judge(gpu_state(2, recovery_action=2)).findings
+
+    assert finding.fixes[-1].commands == ("reboot",)
+
+
 def test_the_table_of_actions_is_nvmls() -> None:
     """By nvidia-ml-py's constants; it may know newer ones."""
     prefix = "NVML_GPU_RECOVERY_ACTION_"
