@@ -86,18 +86,9 @@ NUMBERS: Numbers = {
     "torch-arch-list": [],
     "gpu-device-access": [],
     "gpu-driver-floor": [],
-<<<<<<< HEAD
-<<<<<<< HEAD
-    "gpu-fabric": [],
-=======
-    "gpu-health": [],
-    "gpu-idle": [],
->>>>>>> eea017076c19d8ab4ed4a97081ef0fa2e356833c
-=======
     "gpu-fabric": [],
     "gpu-health": [],
     "gpu-idle": [],
->>>>>>> 2922d81e6583331dfccb836ef10944a09a7d7691
     "gpu-libraries": [],
     "gpu-mode": [],
     "gpu-order": [],
