@@ -152,7 +152,7 @@ class GpuProbe(msgspec.Struct, frozen=True, kw_only=True):
     """CPUs that this rank may use: with less than one, launching is what takes the time."""
 
     marks: tuple[str, ...] = ()
-    """What in its process shares or limits GPUs: `mps`, `mps percentage`, `hami`, ..."""
+    """What stands between PyTorch and CUDA in its process and shares out the GPU, in words. Its rates then prove nothing."""
 
     watched: Ended | None = None
     """How the look at NVML meanwhile ended; None where there was none."""
@@ -178,10 +178,9 @@ async def collect(
     cpus: CpuBudget | Unavailable,
 ) -> GpuProbe | Unavailable:
     known = () if isinstance(states, Unavailable) else states.gpus
-    indices = None if isinstance(own, Unavailable) else own.indices
-    mine = known if indices is None else [state for state in known if state.index in indices]
+    whys = [(state, why) for state in known if (why := not_ours(state, own) or why_left_alone(state))]
     foreign = without_nvml(driver, grant, files)
-    if nothing := (None if foreign else unseen(states, seen)) or refused(files, slurm, allowance) or all_left_alone(mine):
+    if nothing := (None if foreign else unseen(states, seen)) or refused(files, slurm, allowance) or all_left_alone(known, whys):
         return nothing
     count = seen.usable if isinstance(seen, TorchGpus) else 1
     rank = local_rank(environment, slurm) if isinstance(ranks, Ranks) and ranks.on_node > 1 else None
@@ -194,7 +193,7 @@ async def collect(
         {
             "length": length,
             "only": only,
-            "leave": {state.pci: why for state in known if (why := why_left_alone(state))},
+            "leave": {state.pci: why for state, why in whys},
             "check_memory": not known or any(state.divided for state in known),
             "most_bytes": MOST_BYTES,
             "host_bytes": host_bytes(allowance, length),
@@ -202,7 +201,7 @@ async def collect(
             "scale": SCALE,
         },
         watcher="gpu_watch",
-        watching={"only": likely_index(only, indices)},
+        watching={"only": likely_index(only, own)},
         python=target.path,
         deadline_s=DEADLINE_S[length] + MORE_PER_GPU_S[length] * (count if rank is None else 1),
     )
@@ -262,9 +261,15 @@ def unseen(states: GpuStates | Unavailable, seen: TorchGpus | Unavailable) -> Un
     return None
 
 
-def all_left_alone(states: Sequence[GpuState]) -> Unavailable | None:
+def not_ours(state: GpuState, own: OwnGpus | Unavailable) -> str | None:
+    """Slurm may have granted fewer GPUs than CUDA shows, where nobody hides the others."""
+    if isinstance(own, Unavailable) or state.index in own.indices:
+        return None
+    return f"it is not this job's, by {own.source}"
+
+
+def all_left_alone(states: Sequence[GpuState], whys: Sequence[tuple[GpuState, str]]) -> Unavailable | None:
     """Where none may be measured, or one that may not could not be told from the others: then nothing is begun at all."""
-    whys = [(state, why) for state in states if (why := why_left_alone(state))]
     if whys and (len(whys) == len(states) or any(state.pci is None for state, _ in whys)):
         return Unavailable.absent(of_each((state.label, why) for state, why in whys))
     return None
@@ -285,12 +290,13 @@ def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> int | No
     return next((found for name in names if (found := number(environment, name)) is not None), None)
 
 
-def likely_index(rank: int | None, own: Sequence[int] | None) -> int | None:
+def likely_index(rank: int | None, own: OwnGpus | Unavailable) -> int | None:
     """NVML's number of the GPU that a rank takes, so that each rank looks at its own alone; None for all.
 
     CUDA may count in another order. Then the address does not fit, and what was seen of the other GPU is not taken.
     """
-    return own[rank] if rank is not None and own is not None and rank < len(own) else None
+    indices = () if isinstance(own, Unavailable) else own.indices
+    return indices[rank] if rank is not None and rank < len(indices) else None
 
 
 def host_bytes(allowance: Allowance | Unavailable, length: str) -> int:

@@ -78,6 +78,10 @@ def asked(**given: Any) -> GpuProbe | Unavailable:
             },
             "gpu:1: its compute mode is prohibited",
         ),
+        (  # of a node where nobody hides the others from a job
+            {"own": facts.own_gpus(source="Slurm's grant"), "states": facts.gpu_states(count=1)},
+            "gpu:0: it is not this job's, by Slurm's grant",
+        ),
         (  # one of two is in use, and cannot be told from the other one
             {"states": facts.gpu_states(facts.gpu_state(0), facts.gpu_state(1, pci=None, memory_used_bytes=30 * GIB))},
             "gpu:1: 30 GiB",
@@ -122,7 +126,9 @@ def test_the_number_of_a_rank(variables: dict[str, str], in_step: bool, rank: in
     ("rank", "own", "index"), [(None, (0, 1), None), (1, (4, 5), 5), (0, (), None), (2, (0, 1), None), (1, None, None)]
 )
 def test_a_rank_looks_at_its_own_gpu(rank: int | None, own: tuple[int, ...] | None, index: int | None) -> None:
-    assert likely_index(rank, own) == index
+    told = Unavailable.absent("a test") if own is None else facts.own_gpus(*own)
+
+    assert likely_index(rank, told) == index
 
 
 @pytest.mark.parametrize(
