@@ -140,7 +140,10 @@ class Node:
         known = {state.index: state for state in self.states}
         gpus = tuple(msgspec.structs.replace(gpu, loads=tuple(self.loads[gpu.index].values())) for gpu in self.gpus)
         rates = [
-            self.rate(gpu, what, rate, known.get(gpu.index)) for gpu in gpus if not gpu.skipped for what, rate in self.rates[gpu.index].items()
+            self.rate(gpu, what, rate, known.get(gpu.index))
+            for gpu in gpus
+            if not gpu.skipped
+            for what, rate in self.rates[gpu.index].items()
         ]
         fields = {"ended": Ended(how="answered"), "length": "short", "gpus": gpus, "rates": tuple(rates), "cpu_quota": 8.0}
         probe = GpuProbe(**{**fields, **self.probe_fields})

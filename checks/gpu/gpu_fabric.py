@@ -12,6 +12,9 @@ UNWELL = {2: "unhealthy", 3: "of limited capacity"}
 DEGRADED = 1
 """The two lowest bits of the mask: NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_TRUE."""
 
+NOT_HERE = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "GPU_IS_LOST", "ARGUMENT_VERSION_MISMATCH"})
+"""What only says that this GPU, this driver or this user has no such thing, or what other checks tell."""
+
 FUNCTIONS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 
 
@@ -50,11 +53,17 @@ def gpu_fabric(states: GpuStates, asked: TorchGpus) -> Verdict:
     inside = [gpu for gpu in states.gpus if gpu.fabric is not None and gpu.fabric.state != "not_supported"]
     if not inside and not waiting:
         told = ", ".join(sorted({without(gpu) for gpu in states.gpus}))
-        return Verdict.skip(f"NVML tells of no fabric: {told or states.error}")
+        reason = f"NVML tells of no fabric: {told or states.error}"
+        return Verdict.skip(reason) if all(map(not_here, states.gpus)) else Verdict.unknown(reason)
     findings = [*unregistered(inside), *unwell(inside)]
     if waiting and not any(finding.level == "fail" for finding in findings):
         findings.append(not_ready(inside))
     return Verdict(seen(inside, asked), findings)
+
+
+def not_here(gpu: GpuState) -> bool:
+    """Whether nothing should have been told: any other code should not have come."""
+    return {gpu.errors[function] for function in FUNCTIONS if function in gpu.errors} <= NOT_HERE
 
 
 def without(gpu: GpuState) -> str:

@@ -18,6 +18,9 @@ ACTIONS: dict[int, tuple[Level, str]] = {
 """What the driver wants done, NVML_GPU_RECOVERY_ACTION_* of nvml.h, and whether work can go on until then; 0 is nothing. 3 to 5
 let what runs there end."""
 
+REBOOT = (2, 7)
+"""Those that a reset of the GPU does not do."""
+
 RECOVERY = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 HANDLE = "nvmlDeviceGetHandleByIndex"
 
@@ -218,13 +221,17 @@ def found(
 
 
 def mended(gpu: GpuState, *, replaced: bool) -> tuple[Fix, ...]:
-    reset = f"nvidia-smi --gpu-reset -i {gpu.index}"
-    note = "On the host, where nothing runs on it. GPUs behind NVSwitches are reset together, without -i."
+    reset = Fix(
+        "Reset the GPU, or reboot the node",
+        (f"nvidia-smi --gpu-reset -i {gpu.index}", "reboot"),
+        risk="needs-root",
+        note="On the host, where nothing runs on it. GPUs behind NVSwitches are reset together, without -i.",
+    )
     new = Fix("If it stays so, have the GPU replaced", note="nvidia-bug-report.sh gathers what the vendor asks for.")
     return (
         Fix("Take the node out", ("kubectl cordon ...",), ("kubernetes",), "disruptive"),
         Fix("Take the node out", ("scontrol update nodename=... state=drain reason=gpu",), ("slurm",), "needs-root"),
-        Fix("Reset the GPU, or reboot the node", (reset, "reboot"), risk="needs-root", note=note),
+        reboot() if gpu.recovery_action in REBOOT else reset,
         *((new,) if replaced else ()),
     )
 
@@ -236,8 +243,12 @@ def stuck(how: str) -> Finding:
         summary=f"NVIDIA's driver does not answer: a process that asked it {how}",
         why="The job would hang there too, and could not be ended.",
         owner="admin",
-        fixes=(Fix("Reboot the node", ("reboot",), risk="needs-root", note="On the host."),),
+        fixes=(reboot(),),
     )
+
+
+def reboot() -> Fix:
+    return Fix("Reboot the node", ("reboot",), risk="needs-root", note="On the host.")
 
 
 CHECK = Check(gpu_health, scope="node")

@@ -94,7 +94,7 @@ def judged(gpu: GpuState, elsewhere: list[int], *, wsl: bool) -> Finding | None:
         relation="at_most" if gpu.filled else None,
         why=why,
         owner="you" if leftovers else "admin",
-        fixes=fixes_of(gpu, leftovers, elsewhere),
+        fixes=fixes_of(leftovers, elsewhere),
     )
 
 
@@ -124,8 +124,8 @@ def use_of(gpu: GpuState) -> str:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     of_all = f" of {binary_size(total)}" if total else ""
     parts = [f"{binary_size(used)}{of_all} of memory"] if used is not None else []
-    if gpu.utilisation:
-        parts.append(f"{100 * min(gpu.utilisation):.0f} % of the time or more")
+    if gpu.utilised:
+        parts.append(f"at least {100 * min(gpu.utilisation):.0f} % of the time")
     return ", ".join(parts)
 
 
@@ -141,7 +141,7 @@ def whose(gpu: GpuState) -> str:
 
 def in_words(process: GpuProcess) -> str:
     if process.uid is None:
-        return f"pid {process.pid}, which is not of this container"
+        return f"pid {process.pid}, which is not to be seen here"
     user = "yours" if process.ours else f"of user {process.uid}"
     size = f" with {binary_size(process.memory_bytes)}" if process.memory_bytes is not None else ""
     draws = ", drawing" if process.kind == "graphics" else ""
@@ -155,11 +155,11 @@ def duration(seconds: float) -> str:
     return f"{seconds // size:.0f} {unit}"
 
 
-def fixes_of(gpu: GpuState, leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
+def fixes_of(leftovers: list[GpuProcess], elsewhere: list[int]) -> tuple[Fix, ...]:
     pids = " ".join(str(process.pid) for process in leftovers)
     end = (Fix("End what is left over, if nobody wants it", (f"kill {pids}",), risk="disruptive"),) if pids else ()
     take = f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(map(str, elsewhere))}"
-    move = (Fix("Or take GPUs that are idle", (take,)),) if elsewhere else ()
+    move = (Fix("Take GPUs that are idle", (take,)),) if elsewhere else ()
     look = Fix("See whose it is, on the host and outside all containers", ("nvidia-smi",), note="Its list names all processes.")
     return (*end, *move, *(() if leftovers else (look,)))
 

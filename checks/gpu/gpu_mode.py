@@ -7,6 +7,9 @@ from dl_doctor.units import count
 
 COMPUTE_MODE = "nvmlDeviceGetComputeMode"
 
+NOT_HERE = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "no answer"})
+"""What only says that this GPU, this driver or this user has no such thing; any other code should not have come."""
+
 EXCLUSIVE = ("exclusive_process", "exclusive_thread")
 
 UNLICENSED_MIN = 20
@@ -73,7 +76,8 @@ def gpu_mode(
     told = [gpu for gpu in gpus if gpu.compute_mode is not None or gpu.mig is not None or gpu.virtualization is not None]
     if not told and not findings:
         codes = sorted({gpu.errors.get(COMPUTE_MODE, "no answer") for gpu in gpus})
-        return Verdict.skip(f"the driver tells no mode of these GPUs ({COMPUTE_MODE}: {', '.join(codes)})")
+        reason = f"the driver tells no mode of these GPUs ({COMPUTE_MODE}: {', '.join(codes)})"
+        return Verdict.skip(reason) if set(codes) <= NOT_HERE else Verdict.unknown(reason)
     return Verdict(seen(gpus, mps), findings)
 
 

@@ -14,6 +14,9 @@ WARNING = ("look at the memory", "look at NVLink")
 WARNING_CODES = (94,)
 """A contained memory error ends one program; the GPU should be reset when it is convenient (the catalogue's text)."""
 
+GRANT = "Slurm's grant"
+UNTOLD = Unavailable.absent("NVML lists no GPU that answers")
+
 UNKNOWN = "a code that is not in the catalogue of this version"
 
 
@@ -60,6 +63,8 @@ def gpu_xid(
     """
     if log.ended.how != "answered":
         return Verdict.unknown(f"the kernel's log cannot be read: the process for it {log.ended.in_words}")
+    if not any(gpu.usable for gpu in (nvml.gpus if isinstance(nvml, Nvml) else ())):
+        own = own if isinstance(own, OwnGpus) and own.source == GRANT else UNTOLD  # NVML lists none: whose they are is not known
     if isinstance(own, OwnGpus) and not own.indices:
         return Verdict.skip(f"no GPU here is this job's ({own.source})")
     ours = addresses(nvml, own, driver, whole_node=whole_node(runtime, slurm))
@@ -81,9 +86,7 @@ def whole_node(runtime: Runtime | Unavailable, slurm: Slurm | Unavailable) -> bo
     return isinstance(slurm, Unavailable) and isinstance(runtime, Runtime) and runtime.view in ("host", "virtual machine")
 
 
-def addresses(
-    nvml: Nvml | Unavailable, own: OwnGpus | Unavailable, driver: NvidiaDriver, *, whole_node: bool
-) -> set[str]:
+def addresses(nvml: Nvml | Unavailable, own: OwnGpus | Unavailable, driver: NvidiaDriver, *, whole_node: bool) -> set[str]:
     """Of our GPUs, as the driver writes them: without the function. One that is lost may be missing from NVML's list."""
     listed = nvml.gpus if isinstance(nvml, Nvml) else ()
     chosen = isinstance(own, OwnGpus) and own.source != "NVML"

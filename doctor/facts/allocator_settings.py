@@ -18,7 +18,11 @@ KNOWN_UNTIL = (2, 13)
 TOKEN = re.compile(r"[,:\[\]]|[^,:\[\]\s]+")
 """A list that is `key:value,key:[value,value]`. Blanks count for nothing, also within a word."""
 
-DIGITS = re.compile("[0-9]+", re.ASCII)
+WHOLE = re.compile("([+-]?)([0-9]+)", re.ASCII)
+FRACTION = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
+
+SEGMENT, SEGMENT_MB = "large_segment_size_mb", 20
+SPLIT = ("max_split_size_mb", "max_non_split_rounding_mb")
 
 
 class AllocatorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,69 +61,70 @@ def collect(environment: Environment, torch: TorchFiles | Unavailable) -> Alloca
 
 
 def read(text: str) -> tuple[str | None, bool]:
-    """What is wrong first, and whether it is for every release of torch."""
-    tokens = tokens_of(text)
+    """What is wrong first, and whether it is for every release of torch.
+
+    As torch 2.13 does it, which looks neither for the colon nor for the comma, and takes whatever stands there for one; what is
+    wrong then is most often the next word.
+    """
+    tokens = TOKEN.findall("".join(text.split()))
     place = 0
     while place < len(tokens):
         key = tokens[place]
         if key not in KEYS:
             return f"{key!r} is no setting of it", False
-        if tokens[place + 1 : place + 2] != [":"]:
-            return f"{key} is not followed by a colon", True
         value = tokens[place + 2 :]
-        end = value.index("]") + 1 if value[:1] == ["["] and "]" in value else 1
-        if trouble := KEYS[key](value[:end]):
+        if not value:
+            return f"{key} has no value", True
+        length = value.index("]") + 1 if value[0] == "[" and "]" in value else 1
+        if trouble := KEYS[key](value[:length]) or too_small(key, value, tokens):
             return f"{key} {trouble}", True
-        place += 2 + end
-        if place < len(tokens) and tokens[place] != ",":
-            return f"{tokens[place]!r} stands where a comma would", True
-        place += 1
+        place += 3 + length
     return None, True
 
 
-def tokens_of(text: str) -> list[str]:
-    return TOKEN.findall("".join(text.split()))
+def too_small(key: str, value: list[str], tokens: list[str]) -> str | None:
+    """What is split, or rounded, must be no smaller than a large segment, which is of 20 MiB unless it is set."""
+    if key not in SPLIT:
+        return None
+    named = tokens.index(SEGMENT) if SEGMENT in tokens else len(tokens)
+    least = whole(tokens[named + 2 : named + 3]) or SEGMENT_MB
+    return f"is below {least}" if (whole(value[:1]) or 0) < least else None
 
 
-def megabytes(least: int) -> Callable[[list[str]], str | None]:
-    def judged(value: list[str]) -> str | None:
-        number = whole(value)
-        if number is None:
-            return "is no number"
-        return f"is below {least}" if number < least else None
+def number(value: list[str]) -> str | None:
+    return "is no number" if whole(value) is None else None
 
-    return judged
+
+def segment(value: list[str]) -> str | None:
+    return "is not above 10" if (whole(value) or 0) <= 10 else None
+
+
+def positive(value: list[str]) -> str | None:
+    return None if whole(value) else "is no number above 0"
 
 
 def switch(value: list[str]) -> str | None:
-    return None if value in (["True"], ["False"]) else f"is {''.join(value) or 'empty'}, and not True or False"
+    return None if value in (["True"], ["False"]) else f"is {''.join(value)}, and not True or False"
 
 
-def between_0_and_1(value: list[str]) -> str | None:
-    try:
-        return None if 0 < float("".join(value)) < 1 else "is not between 0 and 1"
-    except ValueError:
-        return "is no number"
+def threshold(value: list[str]) -> str | None:
+    return None if 0 < fraction(value) < 1 else "is not between 0 and 1"
 
 
 def share(value: list[str]) -> str | None:
-    try:
-        return None if 0 <= float("".join(value)) <= 1 else "is not between 0 and 1"
-    except ValueError:
-        return "is no number"
+    return None if 0 <= fraction(value) <= 1 else "is not between 0 and 1"
 
 
 def divisions(value: list[str]) -> str | None:
     """`4`, or `[256:1,512:2,>:8]`."""
-    if value[:1] != ["["]:
-        number = whole(value)
-        return None if number is not None and is_power_of_two(number) else "is no power of two"
+    if value[0] != "[":
+        return None if is_power_of_two(whole(value) or 0) else "is no power of two"
     if value[-1] != "]":
         return "is a list without an end"
-    for pair in "".join(value[1:-1]).split(","):
-        size, _, number = pair.partition(":")
-        parts = whole([number])
-        if parts is None or not (parts == 0 or is_power_of_two(parts)):
+    for pair in filter(None, "".join(value[1:-1]).split(",")):
+        size, _, parts = pair.partition(":")
+        divided = whole([parts])
+        if divided is None or not (divided == 0 or is_power_of_two(divided)):
             return "has an entry whose divisions are no power of two"
         if size != ">" and not is_power_of_two(whole([size]) or 0):
             return "has an entry whose size is no power of two"
@@ -128,29 +133,37 @@ def divisions(value: list[str]) -> str | None:
 
 def backend(value: list[str]) -> str | None:
     known = ("native", "cudaMallocAsync", "hipMallocAsync")
-    return None if "".join(value) in known else f"is {''.join(value) or 'empty'}, and not native or cudaMallocAsync"
+    return None if "".join(value) in known else f"is {''.join(value)}, and not native or cudaMallocAsync"
 
 
 def threads(value: list[str]) -> str | None:
-    number = whole(value)
-    return None if number is not None and is_power_of_two(number) and number <= 128 else "is no power of two up to 128"
+    told = whole(value) or 0
+    return None if is_power_of_two(told) and told <= 128 else "is no power of two up to 128"
 
 
 def whole(value: list[str]) -> int | None:
-    """A number as strtoull(3) reads it, which stops at what is none: `128MB` is 128."""
-    found = DIGITS.match("".join(value)) if len(value) == 1 else None
-    return int(found[0][:18]) if found else None
+    """A number as strtoull(3) reads it: it stops at what is no digit (`128MB` is 128), and takes -1 for the largest there is."""
+    found = WHOLE.match("".join(value))
+    if not found:
+        return None
+    return int(found[2][:18]) if found[1] != "-" else 1 << 64
 
 
-def is_power_of_two(number: int) -> bool:
-    return number > 0 and number & (number - 1) == 0
+def fraction(value: list[str]) -> float:
+    """A number as strtod(3) reads it; nan where it is none."""
+    found = FRACTION.match("".join(value))
+    return float(found[0]) if found else float("nan")
+
+
+def is_power_of_two(told: int) -> bool:
+    return told > 0 and told & (told - 1) == 0
 
 
 KEYS: dict[str, Callable[[list[str]], str | None]] = {
-    "max_split_size_mb": megabytes(20),
-    "max_non_split_rounding_mb": megabytes(20),
-    "large_segment_size_mb": megabytes(1),
-    "garbage_collection_threshold": between_0_and_1,
+    "max_split_size_mb": number,
+    "max_non_split_rounding_mb": number,
+    "large_segment_size_mb": segment,
+    "garbage_collection_threshold": threshold,
     "roundup_power2_divisions": divisions,
     "expandable_segments": switch,
     "backend": backend,
@@ -163,9 +176,10 @@ KEYS: dict[str, Callable[[list[str]], str | None]] = {
     "pinned_use_hip_host_register": switch,
     "pinned_use_background_threads": switch,
     "pinned_num_register_threads": threads,
-    "pinned_reserve_segment_size_mb": megabytes(1),
-    "pinned_max_round_threshold_mb": megabytes(0),
-    "pinned_max_cached_size_mb": megabytes(0),
+    "pinned_reserve_segment_size_mb": positive,
+    "pinned_max_round_threshold_mb": number,
+    "pinned_max_cached_size_mb": number,
 }
 """What each of torch's settings takes: c10/core/AllocatorConfig.cpp and c10/cuda/CUDAAllocatorConfig.cpp up to 2.13, and the page
-"CUDA semantics", section "Optimizing memory usage with PYTORCH_ALLOC_CONF". The limits of sizes are those of the code."""
+"CUDA semantics", section "Optimizing memory usage with PYTORCH_ALLOC_CONF". Limits are those that torch 2.13 was seen to have;
+those of settings of CUDA alone are read in its source, or (per_process_memory_fraction, throw_on_cudamalloc_oom) from memory."""

@@ -48,10 +48,18 @@ class AppleGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def collect(
-    probes: Probes, host: Host, target: Target, files: TorchFiles, memory: MemoryBudget | Unavailable
+    probes: Probes,
+    host: Host,
+    target: Target | Unavailable,
+    files: TorchFiles | Unavailable,
+    memory: MemoryBudget | Unavailable,
 ) -> AppleGpu | Unavailable:
     if host.kernel is not None:
         return Unavailable.absent("this is no Mac")
+    if isinstance(target, Unavailable):
+        return target.inherited_from("target")
+    if isinstance(files, Unavailable):
+        return files.inherited_from("torch_files")
     if files.version is None:
         return Unavailable.absent(f"{files.origin} is not PyTorch")
     if full := no_room(memory):

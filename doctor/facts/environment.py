@@ -35,7 +35,7 @@ ALLOWED = frozenset(
         *(f"CUDA_DEVICE_MEMORY_LIMIT_{index}" for index in range(16)),
         # how torch gives out a GPU's memory (facts/allocator_settings.py)
         *("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
-        # debuggers and profilers (checks/gpu/debug_environment.py)
+        # debuggers, profilers and logs that are left over (checks/gpu)
         *("CUDA_LAUNCH_BLOCKING", "CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH"),
         *("NSYS_PROFILING_SESSION_ID", "NV_SANITIZER_INJECTION_PORT_BASE", "CUDA_DEVICE_WAITS_ON_EXCEPTION"),
         *("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGINFO_DBG", "CUBLAS_LOGINFO_DBG"),

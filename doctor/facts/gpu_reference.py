@@ -135,20 +135,21 @@ def card_of(
     backend: str = "cuda",
 ) -> Card:
     """What NVML and PyTorch know of the same GPU."""
-    linked = state is not None and not integrated and state.virtualization not in ("passthrough", "vgpu")
+    told = state or GpuState(index=0)
+    linked = not integrated and told.virtualization not in ("passthrough", "vgpu")
     return Card(
-        name=name or (state and state.name),
+        name=name or told.name,
         backend=backend,
-        pci_device=state and state.pci_device,
-        capability=capability or (state and state.capability),
+        pci_device=told.pci_device,
+        capability=capability or told.capability,
         multiprocessors=multiprocessors,
         memory_bytes=memory_bytes,
         integrated=integrated,
-        sm_clock_mhz=state and state.sm_clock_max_mhz,
-        memory_clock_mhz=state and state.memory_clock_max_mhz,
-        memory_bus_bits=state and state.memory_bus_bits,
-        link_gen=least(state.link_gen_max, state.slot_gen_max) if state and linked else None,
-        link_width=least(state.link_width_max, state.slot_width_max) if state and linked else None,
+        sm_clock_mhz=told.sm_clock_max_mhz,
+        memory_clock_mhz=told.memory_clock_max_mhz,
+        memory_bus_bits=told.memory_bus_bits,
+        link_gen=least(told.link_gen_max, told.slot_gen_max) if linked else None,
+        link_width=least(told.link_width_max, told.slot_width_max) if linked else None,
     )
 
 

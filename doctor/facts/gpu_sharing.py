@@ -1,5 +1,4 @@
-"""What stands between this job and a GPU of its own: NVIDIA's multi-process service (MPS), and libraries that give out parts of
-a GPU by catching CUDA's calls."""
+"""What stands between this job and a GPU of its own: NVIDIA's multi-process service (MPS), and libraries that give out parts."""
 
 import posixpath
 from typing import Literal
@@ -42,8 +41,10 @@ class Mps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuSharing(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: the socket of MPS, /etc/ld.so.preload, LD_PRELOAD, variables of MPS and HAMi. Parts that hardware or a hypervisor
-    makes of a GPU (MIG, vGPU) are told by GpuStates."""
+    """Source: the socket of MPS, /etc/ld.so.preload, LD_PRELOAD, variables of MPS and HAMi.
+
+    Parts that hardware or a hypervisor makes of a GPU (MIG, vGPU) are told by GpuStates.
+    """
 
     mps: Mps | None
     """None where no variable names a folder, and the usual one has no daemon's socket."""

@@ -1,5 +1,4 @@
-"""Which rates fall short of what a healthy GPU of the kind reaches, and why; which GPUs are behind their equals, and which
-compute something else."""
+"""Rates that fall short of what a healthy GPU of the kind reaches, and why; GPUs behind their equals, or computing other bits."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -326,9 +325,7 @@ def laggards_of(equal: Sequence[Measured], told: set[str]) -> Iterator[Laggard]:
             if rate.achieved < (1 - BEHIND) * against and one.gpu.gpu not in seen:
                 seen.add(one.gpu.gpu)
                 brake = one.yardstick.brakes[0] if one.yardstick.brakes else None
-                yield Laggard(
-                    gpu=one.gpu.gpu, rate=rate, against=against, equal=len(known), brake=brake, starved=one.starved
-                )
+                yield Laggard(gpu=one.gpu.gpu, rate=rate, against=against, equal=len(known), brake=brake, starved=one.starved)
 
 
 def mismatches(gpus: Iterable[ProbedGpu]) -> Iterator[Mismatch]:

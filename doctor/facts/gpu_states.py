@@ -1,5 +1,6 @@
 """How each GPU is, as NVIDIA's management library tells without touching it: who uses it, its memory's errors, its modes, limits
-and link."""
+and link.
+"""
 
 import msgspec
 

@@ -176,6 +176,7 @@ def yardstick(gpu: ProbedGpu, state: GpuState | None, shared: tuple[str, ...], e
     )
     part = part_of(card)
     kind = part.kind if part else kind_of(card)
+    told = state or GpuState(index=0)
     return Yardstick(
         gpu=gpu.gpu,
         part=part.part if part else None,
@@ -183,16 +184,16 @@ def yardstick(gpu: ProbedGpu, state: GpuState | None, shared: tuple[str, ...], e
         source=part.source if part else None,
         at_mhz=part.clock_mhz if part else card.sm_clock_mhz,
         copy_share=(part.copy_share if part else None) or COPY_SHARE,
-        instance=card.instance is not None or bool(state and state.divided),
+        instance=card.instance is not None or told.divided,
         no_verdict=no_verdict(gpu, state, shared, encrypted),
         no_link=no_link(gpu, state, part, virtual),
         link=link_of(gpu.loads, state),
         brakes=tuple(sorted(brakes(gpu.loads, state, kind), key=lambda brake: (WORST_FIRST.index(brake.reason), -brake.share))),
         load=next((load for load in gpu.loads if load.phase == PRODUCTS and load.samples), None),
-        clock_max_mhz=state and state.sm_clock_max_mhz,
-        memory_clock_max_mhz=state and state.memory_clock_max_mhz,
-        power_limit_w=state and state.power_limit_w,
-        power_limit_default_w=state and state.power_limit_default_w,
+        clock_max_mhz=told.sm_clock_max_mhz,
+        memory_clock_max_mhz=told.memory_clock_max_mhz,
+        power_limit_w=told.power_limit_w,
+        power_limit_default_w=told.power_limit_default_w,
     )
 
 
@@ -301,4 +302,3 @@ def capped_by(load: Load, state: GpuState | None, kind: str | None) -> Reason:
     if limit and load.phase == SUSTAINED and load.power_w is not None and load.power_w < HELD_BELOW * limit:
         return "held below limit"
     return "power limit"
-

@@ -94,8 +94,8 @@ def parse_lines(lines: list[tuple[float | None, str]]) -> tuple[Xid, ...]:
     over: list[Xid] = []
 
     def close(why: str, pci: str | None = None) -> None:
-        for key in [key for key in open_ if pci in (None, key[0])]:
-            over.append(msgspec.structs.replace(open_.pop(key), over=why))
+        closed = [key for key in open_ if pci in (None, key[0])]
+        over.extend(msgspec.structs.replace(open_.pop(key), over=why) for key in closed)
 
     for at_s, text in lines:
         if LOADED.search(text):

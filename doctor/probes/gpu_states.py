@@ -25,6 +25,8 @@ FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 """By their numbers in nvml.h."""
 
 RECOVERY = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
+RECOVERY_FIELD = 230
+"""By name and number in nvml.h; an older nvidia-ml-py has no such constant, and passes the number on."""
 
 MOST_LANES = 32
 """Of PCIe; /sys gives 255 where the bus does not tell."""
@@ -162,8 +164,7 @@ class Gpu:
         return found if any(value is not None for value in found.values()) else None
 
     def recovery_action(self):
-        field = getattr(self.nvml.pynvml, RECOVERY, None)
-        values = self.ask("nvmlDeviceGetFieldValues", self.handle, [field]) if field else None
+        values = self.ask("nvmlDeviceGetFieldValues", self.handle, [RECOVERY_FIELD])
         if values is None:
             return None
         if values[0].nvmlReturn:
@@ -188,7 +189,7 @@ class Gpu:
         return any(feature.featureState for feature in known)
 
     def fabric(self):
-        errors = {}  # type: dict[str, str]
+        errors = {"nvmlDeviceGetGpuFabricInfoV": "FUNCTION_NOT_FOUND"}  # by a nvidia-ml-py that has none of the structs
         for version in (3, 2):  # an old driver knows the older one
             told = self.nvml.made("c_nvmlGpuFabricInfo_v%d_t" % version)
             if told is None:
@@ -253,7 +254,8 @@ class Ours:
     def __init__(self, nodes):
         self.nodes = tuple(nodes)
         self.family = ancestors(os.getpid())
-        self.doctor = next(iter(self.family[3:]), None)  # the probe's process, its interpreter and that one's guard are before it
+        self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
+        self.group = (status_of(self.doctor) or {}).get("group")
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -270,10 +272,7 @@ class Ours:
         }
 
     def related(self, pid, known):
-        if pid in self.family or self.doctor in ancestors(pid):
-            return True
-        doctor = self.doctor and status_of(self.doctor)
-        return bool(doctor) and doctor["group"] == known["group"]
+        return pid in self.family or self.doctor in ancestors(pid) or known["group"] == self.group
 
 
 def ancestors(pid):

@@ -42,7 +42,7 @@ def kept(lines):
 def of_the_device():
     """Each read gives a record, `6,339,5140900,-;text`, and lines that begin with a blank for what it is of."""
     device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    lines = []
+    lines = []  # type: list[list[object]]
     try:
         while True:
             try:

@@ -1,5 +1,8 @@
-"""Whether somebody listens where CUDA looks for the daemon of MPS. The daemon does not notice: its socket is one of ordered
-packets, a socket of datagrams cannot connect to that, and the kernel says so only where somebody has it open."""
+"""Whether somebody listens where CUDA looks for the daemon of MPS.
+
+The daemon does not notice: its socket is one of ordered packets, a socket of datagrams cannot connect to that, and the kernel
+says so only where somebody has it open.
+"""
 
 import errno
 import os

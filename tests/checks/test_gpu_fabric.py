@@ -68,6 +68,10 @@ def test_without_a_fabric_nothing_passes(gpu: GpuState, words: str) -> None:
     assert words in verdict.reason.detail
 
 
+def test_an_answer_that_should_not_have_come() -> None:
+    assert judge(card(None, errors={"nvmlDeviceGetGpuFabricInfoV": "UNKNOWN"})).status == "error"
+
+
 def test_a_driver_that_hangs() -> None:
     assert judge(ended=Ended(how="hung", step="nvmlDeviceGetGpuFabricInfoV 0")).status == "error"
 

@@ -109,7 +109,7 @@ def test_a_left_over_process_is_named() -> None:
     (finding,) = judge(gpu_state(0, memory_used_bytes=23 * GIB, processes=found), gpu_state(1)).findings
 
     assert finding.summary == (
-        "GPU 0 is in use: 23 GiB of 80 GiB of memory, 0 % of the time or more; "
+        "GPU 0 is in use: 23 GiB of 80 GiB of memory; "
         "python (pid 4711, yours, for 3 h) with 12 GiB, python (pid 4712, yours, for 100 s) with 11 GiB"
     )
     assert finding.owner == "you"

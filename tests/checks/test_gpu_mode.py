@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dl_doctor.checks.gpu.gpu_mode import CHECK
+from dl_doctor.checks.gpu.gpu_mode import CHECK, COMPUTE_MODE
 from dl_doctor.facts import GpuStates, Ranks
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.model import Ended, Unavailable, Verdict
@@ -12,7 +12,7 @@ from tests.facts import ANSWERED, gpu_sharing, nvml, own_gpus, slurm, torch_gpus
 
 QUICK = Unavailable.not_asked("needs --profile default")
 NO_SLURM = Unavailable.absent("no Slurm")
-NOT_SUPPORTED = {"nvmlDeviceGetComputeMode": "NOT_SUPPORTED"}
+NOT_SUPPORTED = {COMPUTE_MODE: "NOT_SUPPORTED"}
 
 
 def card(index: int = 0, mode: str | None = "default", **fields: Any) -> GpuState:
@@ -126,6 +126,7 @@ def test_a_part_of_a_gpu(gpu: GpuState, sharing: Any, expected: list[str]) -> No
 @pytest.mark.parametrize(
     ("gpus", "fields", "status", "words"),
     [
+        ((card(mode=None, mig=None, virtualization=None, errors={COMPUTE_MODE: "UNKNOWN"}),), {}, "error", "UNKNOWN"),
         ((card(mode=None, mig=None, virtualization=None, errors=NOT_SUPPORTED),), {}, "skip", "NOT_SUPPORTED"),
         ((card(mode=None, mig=None, virtualization=None, errors={"nvmlDeviceGetUUID": "GPU_IS_LOST"}),), {}, "skip", "answers"),
         ((), {"ended": Ended(how="hung", step="nvmlInit")}, "error", "did not come back in time at: nvmlInit"),

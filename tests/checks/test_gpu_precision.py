@@ -32,7 +32,7 @@ def judge(*capabilities: Any, bf16: bool = False, mine: tuple[int, ...] | None =
         ((12, 1), False),
     ],
 )
-def test_bf16(capability: tuple[int, int], lacks: bool) -> None:  # noqa: FBT001
+def test_bf16(capability: tuple[int, int], lacks: bool) -> None:
     not_needed, needed = judge(capability), judge(capability, bf16=True)
 
     assert [finding.level for finding in not_needed.findings] == ["note"] * lacks

@@ -9,7 +9,7 @@ from dl_doctor.facts import GpuStates
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.facts.xids import ARCHIVE, XIDS
 from dl_doctor.model import Ended, Unavailable, Verdict
-from tests.facts import ANSWERED, UNKNOWN, gpu, kernel_log, nvidia_driver, nvml, own_gpus, runtime, slurm, xid
+from tests.facts import ANSWERED, UNKNOWN, gpu, kernel_log, nvidia_driver, nvml, nvml_error, own_gpus, runtime, slurm, xid
 
 NO_SLURM = Unavailable.absent("no Slurm")
 NO_STATES = Unavailable.failed("a test")
@@ -109,8 +109,15 @@ def test_gpus_that_nvml_lists_may_be_others(own: Any, level: str) -> None:
     assert levels(judge(xid(79), own=own)) == [level]
 
 
-def test_a_job_without_gpus() -> None:
-    assert judge(xid(79), own=own_gpus(source="Slurm's grant")).status == "skip"
+@pytest.mark.parametrize("source", ["Slurm's grant", "CUDA_VISIBLE_DEVICES"])
+def test_a_job_without_gpus(source: str) -> None:
+    assert judge(xid(79), own=own_gpus(source=source)).status == "skip"
+
+
+@pytest.mark.parametrize(("source", "status"), [("NVML", "fail"), ("CUDA_VISIBLE_DEVICES", "fail"), ("Slurm's grant", "skip")])
+def test_nvml_that_lists_no_gpu_any_more(source: str, status: str) -> None:
+    """The log may say why."""
+    assert judge(xid(79), told=nvml_error("UNKNOWN"), own=own_gpus(source=source)).status == status
 
 
 @pytest.mark.parametrize(

@@ -18,27 +18,40 @@ GOOD = [
     "max_split_size_mb:20",
     "max_split_size_mb:128,expandable_segments:True",
     "max_split_size_mb:128,",
+    "max_split_size_mb,128",  # torch does not look what stands there
+    "max_split_size_mb:-5",  # the largest number that there is
+    "max_split_size_mb:128MB",  # read as 128
+    "large_segment_size_mb:12,max_split_size_mb:15",
     "garbage_collection_threshold:0.8",
+    "garbage_collection_threshold:1e-1",
     "roundup_power2_divisions:4",
     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
     "roundup_power2_divisions:[64:0,>:1],max_non_split_rounding_mb:32",
+    "roundup_power2_divisions:[]",
     "pinned_use_background_threads:True",
-    "max_split_size_mb:128MB",  # read as 128
+    "pinned_max_cached_size_mb:0",
 ]
 
 BAD = [
-    ("expandable_segments", "not followed by a colon"),
+    ("expandable_segments", "expandable_segments has no value"),
+    ("max_split_size_mb:", "has no value"),
     ("expandable_segments=True", "'expandable_segments=True' is no setting"),  # what people write first
-    ("expandable_segments:yes", "is yes, and not True or False"),
+    ("expandable_segments:true", "is true, and not True or False"),
     ("expandable_segments:1", "is 1, and not True or False"),
     ("max_split_size_mb:19", "is below 20"),
+    ("max_split_size_mb:32,large_segment_size_mb:64", "is below 64"),
+    ("large_segment_size_mb:64,max_non_split_rounding_mb:32", "is below 64"),
+    ("large_segment_size_mb:10", "is not above 10"),
     ("max_split_size_mb:all", "is no number"),
+    ("max_split_size_mb:128;expandable_segments:True", "'True' is no setting"),
+    ("max_split_size_mb:64 max_non_split_rounding_mb:64", "'64' is no setting"),
     ("garbage_collection_threshold:1", "is not between 0 and 1"),
-    ("garbage_collection_threshold:high", "is no number"),
+    ("garbage_collection_threshold:high", "is not between 0 and 1"),
     ("roundup_power2_divisions:3", "is no power of two"),
+    ("roundup_power2_divisions:0", "is no power of two"),
     ("roundup_power2_divisions:[100:2]", "whose size is no power of two"),
     ("roundup_power2_divisions:[128:3]", "whose divisions are no power of two"),
-    ("max_split_size:128", "'max_split_size' is no setting"),
+    ("roundup_power2_divisions:[128:2", "is a list without an end"),
 ]
 
 OF_CUDA = [
@@ -48,10 +61,11 @@ OF_CUDA = [
     ("pinned_num_register_threads:3", "is no power of two up to 128"),
     ("pinned_num_register_threads:256", "is no power of two up to 128"),
     ("per_process_memory_fraction:1.5", "is not between 0 and 1"),
-    ("roundup_power2_divisions:[128:2", "is a list without an end"),  # torch reads beyond its end
-    ("max_split_size_mb:64 max_non_split_rounding_mb:64", "':' stands where a comma would"),
+    ("pinned_reserve_segment_size_mb:0", "is no number above 0"),
+    ("release_lock_on_cudamalloc:yes", "is yes, and not True or False"),
+    ("max_split_size:128", "'max_split_size' is no setting"),
 ]
-"""Settings that a torch for CPUs does not have, and what it must not be asked."""
+"""What a torch for CPUs does not look at: settings that only CUDA has, and words that are none."""
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -74,6 +88,7 @@ def test_torch_agrees(torch_python: str) -> None:
 import json, torch
 said = {{}}
 for text in {texts!r}:
+    torch._C._accelerator_setAllocatorSettings("large_segment_size_mb:20")  # what was set stays
     try:
         torch._C._accelerator_setAllocatorSettings(text)
         said[text] = True

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -258,7 +259,7 @@ def test_what_is_possible(what: str, fields: dict[str, Any], value: float | None
 def test_lanes_double_with_each_generation() -> None:
     rates = [*GB_PER_LANE.values()]
 
-    assert [later / earlier for earlier, later in zip(rates, rates[1:], strict=False)] == pytest.approx([2.0] * 5, rel=0.05)
+    assert [later / earlier for earlier, later in pairwise(rates)] == pytest.approx([2.0] * 5, rel=0.05)
 
 
 @pytest.mark.parametrize(

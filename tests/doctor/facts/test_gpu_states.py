@@ -5,6 +5,7 @@ All rows of a table are GPUs of one machine, which is asked once.
 
 import asyncio
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,8 +118,11 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
     "rows used up": ({"remap_failed": 1}, {}, {"health": "fail"}),
     "V100": (
         {
-            **{"capability": 70, "retired_pages": 0, "error.nvmlDeviceGetMigMode": 3},
-            **{"error.nvmlDeviceGetRemappedRows": 3, "error.nvmlDeviceGetGpuFabricInfoV": 3},
+            "capability": 70,
+            "retired_pages": 0,
+            "error.nvmlDeviceGetMigMode": 3,
+            "error.nvmlDeviceGetRemappedRows": 3,
+            "error.nvmlDeviceGetGpuFabricInfoV": 3,
         },
         {"remapped_rows": None, "retired_pages": 0, "retired_pages_pending": False, "mig": None, "fabric": None},
         {"precision": "note", "fabric": "skip"},
@@ -176,8 +180,14 @@ SCENARIOS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, str]]] = {
     ),
     "an RTX in a laptop": (
         {
-            **{"name": "NVIDIA GeForce RTX 4060 Laptop GPU", "pci_device_id": "0x28e010de", "capability": 89, "memory": 8 << 30},
-            **{"memory_used": 1200 << 20, "graphics": f"{ABSENT}:1153433600", "display_active": 1, "persistence": 0},
+            "name": "NVIDIA GeForce RTX 4060 Laptop GPU",
+            "pci_device_id": "0x28e010de",
+            "capability": 89,
+            "memory": 8 << 30,
+            "memory_used": 1200 << 20,
+            "graphics": f"{ABSENT}:1153433600",
+            "display_active": 1,
+            "persistence": 0,
             **{
                 f"error.nvmlDevice{name}": 3
                 for name in (
@@ -263,10 +273,11 @@ def test_a_scenario(machine: GpuStates, name: str) -> None:
 @pytest.mark.parametrize("code", CODES)
 def test_all_calls_give_a_code(machine: GpuStates, code: str) -> None:
     state = machine.gpus[len(SCENARIOS) + list(CODES).index(code)]
-    silent = GpuState(index=state.index, errors={function: code for function in FUNCTIONS})
+    silent = GpuState(index=state.index, errors=dict.fromkeys(FUNCTIONS, code))
 
     assert state == silent
-    assert levels(state) == {"health": REFUSED[code], "idle": "skip", "precision": "skip"}
+    shut = "error" if code == "UNKNOWN" else "skip"
+    assert levels(state) == {**ALL_SKIP, "health": REFUSED[code], "mode": shut, "fabric": shut}
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -285,25 +296,25 @@ def test_one_call_fails_and_the_others_are_heard(pieces: GpuStates, function: st
 
 @pytest.fixture
 def sleeper() -> Iterator[Any]:
-    """Processes of this user that have nothing to do with the doctor; where their standard input is to lie is said."""
-    started: list[subprocess.Popen[bytes]] = []
+    """Processes of this user that have nothing to do with us: the shell that has started them has ended."""
+    started: list[int] = []
 
-    def sleeping(place: int) -> int:
-        streams = {name: place for name in ("stdin", "stdout", "stderr")}
-        started.append(subprocess.Popen(["sleep", "60"], start_new_session=True, **streams))  # type: ignore[call-overload]
-        return started[-1].pid
+    def sleeping(streams: str) -> int:
+        script = f"sleep 60 {streams} & echo $!"
+        told = subprocess.run(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE, check=True).stdout
+        started.append(int(told))
+        return started[-1]
 
     yield sleeping
-    for process in started:
-        process.kill()
-        process.communicate()
+    for pid in started:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_whose_processes_they_are(folder: Path, sleeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nodes that count are /dev/null here. A pid that is the host's may be another process's in this namespace."""
     monkeypatch.setattr(gpu_states, "NODES", ("/dev/null",))
     with Path(os.devnull).open():
-        ours, by_chance, caller = sleeper(subprocess.DEVNULL), sleeper(subprocess.PIPE), os.getpid()
+        ours, by_chance, caller = sleeper("</dev/null >/dev/null"), sleeper("<&- >&- 2>&-"), os.getpid()
         (state,) = asked(folder, "count=1", f"compute={ours}:1048576 {by_chance} {caller}:1073741824").gpus
     leftover, stranger, ourselves = state.processes
 
@@ -323,7 +334,7 @@ def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path) -> None:
     assert states.errors == {"nvmlSystemGetConfComputeState": "FUNCTION_NOT_FOUND"}
     assert set(state.errors.values()) == {"FUNCTION_NOT_FOUND", "NOT_SUPPORTED"}
     assert (state.memory_version, state.utilisation, state.processes_known) == (1, (0, 0, 0), False)
-    assert levels(state) == {"health": "fail", "idle": "pass", "precision": "skip"}
+    assert levels(state) == {**HEALTHY, "health": "fail", "precision": "skip", "fabric": "skip"}
 
 
 def test_a_crash_is_told_with_the_call(folder: Path) -> None:

@@ -85,9 +85,7 @@ def test_nodes_that_are_tried(tmp_path: Path) -> None:
 def on_a_mac(kernel: str | None) -> AppleGpu | Unavailable:
     host = Host(hostname="mac", os=None, kernel=kernel, hypervisor=None)
     target = facts.target(path=sys.executable)
-    told: AppleGpu | Unavailable = collected(
-        apple_gpu.collect, host, target, facts.torch_files(), facts.memory_budget(64 * GIB)
-    )
+    told: AppleGpu | Unavailable = collected(apple_gpu.collect, host, target, facts.torch_files(), facts.memory_budget(64 * GIB))
     return told
 
 
