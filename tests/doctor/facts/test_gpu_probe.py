@@ -209,6 +209,7 @@ def test_all_of_it_on_the_cpu(torch_python: str, fakes: Fakes, tmp_path: Path, m
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes.install(tmp_path / "lib")))
     (tmp_path / "gpus").write_text("count=2\n")
     monkeypatch.setenv("FAKE_GPUS", str(tmp_path / "gpus"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(gpu_probe, "DEVICE", "cpu")
     monkeypatch.setattr(gpu_probe, "SCALE", 0.03)
     monkeypatch.setattr(gpu_probe, "MOST_BYTES", 4 * MIB)
