@@ -1,7 +1,7 @@
 """In which order results are told, in every format: worst first, and what another finding explains right after it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dl_doctor.model import Finding, Level, Report, Result, Status
 
@@ -13,10 +13,12 @@ def troubles(results: Iterable[Result], level: Level) -> Iterator[tuple[Result, 
     """
     results = tuple(results)
     causes = {result.id for result in results if any(map(stands_alone, result.findings))}
-    consequences = by_cause(results)
+    roots = roots_of(results)
+    consequences = by_cause(results, roots)
     for result in results:
         for finding in result.findings:
-            if finding.level == level and finding.accepted is None and finding.explained_by not in causes:
+            cause = roots.get(finding.explained_by or "", finding.explained_by)
+            if finding.level == level and finding.accepted is None and cause not in causes:
                 yield result, finding
         if level == worst_alone(result):
             yield from consequences.pop(result.id, ())
@@ -33,13 +35,36 @@ def worst_alone(result: Result) -> Level | None:
     return "fail" if "fail" in levels else "warn" if "warn" in levels else None
 
 
-def by_cause(results: Iterable[Result]) -> dict[str, list[tuple[Result, Finding]]]:
-    """Findings by the id of the check that explains them."""
+def is_explained(finding: Finding) -> bool:
+    return finding.level != "note" and finding.accepted is None and finding.explained_by is not None
+
+
+def roots_of(results: Iterable[Result]) -> dict[str, str]:
+    """What is behind each check that has nothing but what another explains: that other, or what explains that in its turn."""
+    parents = {
+        result.id: finding.explained_by
+        for result in results
+        if not any(map(stands_alone, result.findings))
+        for finding in result.findings
+        if is_explained(finding) and finding.explained_by
+    }
+    roots = {}
+    for check in parents:
+        root, passed = check, set[str]()
+        while root in parents and root not in passed:
+            passed.add(root)
+            root = parents[root]
+        roots[check] = root
+    return roots
+
+
+def by_cause(results: Iterable[Result], roots: Mapping[str, str]) -> dict[str, list[tuple[Result, Finding]]]:
+    """Findings by the id of the check that explains them in the end."""
     explained: dict[str, list[tuple[Result, Finding]]] = {}
     for result in results:
-        for finding in result.findings:
-            if finding.explained_by is not None and finding.level != "note" and finding.accepted is None:
-                explained.setdefault(finding.explained_by, []).append((result, finding))
+        for finding in filter(is_explained, result.findings):
+            cause = finding.explained_by or ""
+            explained.setdefault(roots.get(cause, cause), []).append((result, finding))
     return explained
 
 

@@ -132,7 +132,8 @@ def block(result: Result, finding: Finding) -> Iterator[Text | Table]:
         yield indented(Text(lines.evidence(finding), style="dim"))
     why = finding.why
     if finding.explained_by:
-        why += f" {SYMBOLS['fail'][0]} {finding.explained_by} explains it."
+        stop = "." if why and why[-1] not in ".!?" else ""
+        why += f"{stop} {SYMBOLS['fail'][0]} {finding.explained_by} explains it."
     if why.strip():
         yield indented(Text(why.strip()))
     for fix in finding.fixes:

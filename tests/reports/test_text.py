@@ -82,6 +82,14 @@ def test_a_consequence_comes_below_its_cause(plain: Report) -> None:
     assert "the-cause explains it" in text
 
 
+def test_a_chain_of_causes_hangs_below_the_first(plain: Report) -> None:
+    chain = {"a-last": "b-middle", "b-middle": "c-root", "c-root": None}
+    results = (result(name, "fail", finding(summary=f"found by {name}", explained_by=cause)) for name, cause in chain.items())
+    text = render(with_results(plain, *results), Look())
+
+    assert text.index("found by c-root") < min(text.index("found by a-last"), text.index("found by b-middle"))
+
+
 @pytest.mark.parametrize("causes", [("none", "none"), ("two", "one"), ("two", "three"), ("one", "three")])
 def test_no_failure_is_hidden_behind_a_cause_that_is_not_shown(plain: Report, causes: tuple[str, str]) -> None:
     """Nobody, each other, a chain, itself, or one that is accepted: a report may say anything."""
