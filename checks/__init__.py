@@ -19,11 +19,15 @@ from dl_doctor.checks.dataset import (
     iterable_sharding,
 )
 from dl_doctor.checks.gpu import (
+    cuda_libraries,
+    cuda_smoke,
     debug_environment,
     gpu_clocks,
+    gpu_compat_library,
     gpu_device_access,
     gpu_driver_floor,
     gpu_fabric,
+    gpu_first_call,
     gpu_health,
     gpu_idle,
     gpu_libraries,
@@ -37,6 +41,7 @@ from dl_doctor.checks.gpu import (
     gpu_xid,
     mps_ready,
     rocm_access,
+    torch_arch_list,
     torch_cuda_build,
 )
 from dl_doctor.checks.limits import fd_limit, memory_budget, process_budget
@@ -59,6 +64,8 @@ from dl_doctor.checks.workers import (
 CHECKS = (
     affinity_kept.CHECK,
     cpu_budget.CHECK,
+    cuda_libraries.CHECK,
+    cuda_smoke.CHECK,
     data_present.CHECK,
     dataset_collate.CHECK,
     dataset_cuda.CHECK,
@@ -75,9 +82,11 @@ CHECKS = (
     disk_type.CHECK,
     fd_limit.CHECK,
     gpu_clocks.CHECK,
+    gpu_compat_library.CHECK,
     gpu_device_access.CHECK,
     gpu_driver_floor.CHECK,
     gpu_fabric.CHECK,
+    gpu_first_call.CHECK,
     gpu_health.CHECK,
     gpu_idle.CHECK,
     gpu_libraries.CHECK,
@@ -111,6 +120,7 @@ CHECKS = (
     smoke_load.CHECK,
     start_method.CHECK,
     temp_space.CHECK,
+    torch_arch_list.CHECK,
     torch_build.CHECK,
     torch_cuda_build.CHECK,
     torch_imports.CHECK,

@@ -4,7 +4,7 @@ How checks ended comes first, worst first, each with the facts behind it that di
 process ids and what changes from one moment to the next are left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,8 +43,19 @@ OF_A_MOMENT = frozenset(
 OF_A_SWEEP = ("conclusion", "bottleneck", "narrowest", "current", "ranks", "recommendation")
 """What is compared of `loader_sweep`; of a recommendation its values. Rates and what follows from them are others each time."""
 
+OF_A_PROBED_GPU = ("name", "backend", "capability", "multiprocessors", "memory_bytes", "skipped", "raised")
+"""What is compared of each GPU in `gpu_probe`, beside its rates and its link. What NVML saw meanwhile is other each time."""
+
+OF_A_YARDSTICK = ("part", "kind", "instance", "no_verdict", "no_link")
+"""Of each GPU in `gpu_yardsticks`: what it is held against. The rest repeats the other two."""
+
 MUCH = 2.0
 """Times as much, or as little. Proposal."""
+
+MUCH_OF_A_RATE = 1.1
+"""The same of a GPU's rates: equal GPUs of one node differ by up to 5 %, by silicon and cooling. Proposal."""
+
+RATES = "gpu_probe.rates."
 
 KEYS = ("index", "mount_point", "path", "name", "method", "number", "source")
 """What entries of a list are called by; the first that all have, each another, pairs them."""
@@ -149,13 +160,14 @@ def side(report: Report, name: str) -> Side:
 
 def known(report: Report) -> dict[str, Any]:
     """Facts, and why others could not be had."""
-    facts = {name: told_of_a_sweep(fact) if name == "loader_sweep" else fact for name, fact in report.facts.items()}
+    facts = {
+        name: TOLD_OF[name](fact) if name in TOLD_OF and isinstance(fact, Mapping) else fact
+        for name, fact in report.facts.items()
+    }
     return {**facts, **{name: f"not known: {reason.detail}" for name, reason in report.unavailable.items()}}
 
 
-def told_of_a_sweep(fact: Any) -> Any:
-    if not isinstance(fact, Mapping):
-        return fact
+def told_of_a_sweep(fact: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: fact[name] for name in OF_A_SWEEP if name in fact}
     advised = told.get("recommendation")
     if isinstance(advised, Mapping):
@@ -163,6 +175,53 @@ def told_of_a_sweep(fact: Any) -> Any:
             name: one["value"] for name, one in advised.items() if isinstance(one, Mapping) and "value" in one
         }
     return told
+
+
+def told_of_gpu_rates(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """Which GPUs were measured, by which link they copied, and how fast they were."""
+    told: dict[str, Any] = {name: fact[name] for name in ("ended", "length", "marks") if name in fact}
+    gpus = {str(gpu.get("gpu")): told_of_a_probed_gpu(gpu) for gpu in mappings(fact.get("gpus"))}
+    rates: dict[str, dict[str, Any]] = {}
+    for rate in mappings(fact.get("rates")):
+        rates.setdefault(str(rate.get("gpu")), {})[str(rate.get("what"))] = rate.get("achieved")
+    return {**told, "gpus": gpus, "rates": rates}
+
+
+def told_of_a_probed_gpu(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    links = [load for load in mappings(gpu.get("loads")) if load.get("phase") == "host copies"]
+    seen = {name: link[name] for link in links for name in ("link_gen", "link_width") if name in link}
+    return {**{name: gpu[name] for name in OF_A_PROBED_GPU if name in gpu}, **seen}
+
+
+def told_of_yardsticks(fact: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        str(gpu.get("gpu")): {name: gpu[name] for name in OF_A_YARDSTICK if name in gpu} for gpu in mappings(fact.get("gpus"))
+    }
+
+
+def told_of_shortfalls(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """Which GPUs stand in each of its lists, and with which rate."""
+    return {name: [subject_of(entry) for entry in mappings(entries)] for name, entries in fact.items()}
+
+
+def subject_of(entry: Mapping[str, Any]) -> str:
+    rate = entry.get("rate")
+    what = rate.get("what", "") if isinstance(rate, Mapping) else ""
+    return f"{entry.get('gpu')} {what}".rstrip()
+
+
+def mappings(entries: Any) -> list[Mapping[str, Any]]:
+    """Those of a list; facts may hold anything."""
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list | tuple) else []
+
+
+TOLD_OF: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "loader_sweep": told_of_a_sweep,
+    "gpu_probe": told_of_gpu_rates,
+    "gpu_shortfalls": told_of_shortfalls,
+    "gpu_yardsticks": told_of_yardsticks,
+}
+"""Facts of which only a part is compared."""
 
 
 def result_changes(
@@ -248,7 +307,8 @@ def named(entries: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 def close(path: str, before: Plain, after: Plain) -> bool:
     """Whether two amounts that change all the time are about the same."""
-    if path.rpartition(".")[2] not in OF_A_MOMENT or not isinstance(before, int | float) or not isinstance(after, int | float):
+    much = MUCH if path.rpartition(".")[2] in OF_A_MOMENT else MUCH_OF_A_RATE if path.startswith(RATES) else None
+    if much is None or not isinstance(before, int | float) or not isinstance(after, int | float):
         return False
     small, large = sorted((abs(before), abs(after)))
-    return large < MUCH * small
+    return large < much * small

@@ -21,6 +21,7 @@ from dl_doctor.facts import (
     Cgroups,
     CpuBudget,
     Environment,
+    GpuProbe,
     Host,
     LoaderSweep,
     MemoryBudget,
@@ -312,9 +313,15 @@ def machine_of(collection: Collection, settings: Settings) -> Machine:
         cgroup=known[Cgroups].version if Cgroups in known else None,
         cpus=cpu.cpus_of_all_ranks if cpu and cpu.quota_known else None,
         memory_bytes=min(limit.limit_bytes for limit in memory.limits) if memory and memory.limit_known else None,
-        gpus=tuple(gpu.name or "unnamed GPU" for gpu in known[Nvml].gpus) if Nvml in known else (),
+        gpus=names_of_gpus(known.get(Nvml), known.get(GpuProbe)),
         torch=known[TorchFiles].version if TorchFiles in known else None,
     )
+
+
+def names_of_gpus(nvml: Nvml | None, probe: GpuProbe | None) -> tuple[str, ...]:
+    """As NVML lists them; of other makers' GPUs those that PyTorch was asked about."""
+    listed = nvml.gpus if nvml else probe.gpus if probe else ()
+    return tuple(gpu.name or "unnamed GPU" for gpu in listed)
 
 
 def python_of(collection: Collection) -> Python | None:

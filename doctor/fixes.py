@@ -77,6 +77,17 @@ def give_gpus(number: int | None = None) -> tuple[Fix, ...]:
     )
 
 
+def remake_container() -> tuple[Fix, ...]:
+    """The container anew, so that it gets the libraries that the host's driver has now."""
+    title = "Make the container anew: the host's present libraries are then put into it"
+    return (
+        Fix(title, ("docker rm ...", "docker run --gpus all ..."), ("docker",), "disruptive"),
+        Fix(title, ("podman rm ...", "podman run --device nvidia.com/gpu=all ..."), ("podman",), "disruptive"),
+        Fix(title, ("docker compose up --force-recreate",), ("compose",), "disruptive"),
+        Fix(title, ("kubectl delete pod ...",), ("kubernetes",), "disruptive"),
+    )
+
+
 def ask_for_less(fitting: FittingLoader | Unavailable, title: str = "Or ask for less") -> tuple[Fix, ...]:
     """The number of workers that all limits allow; nothing where there is none, or where it is as little already."""
     if isinstance(fitting, Unavailable) or fitting.num_workers is None or fitting.unchanged:

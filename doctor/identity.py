@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from dl_doctor.facts import Environment, Host, Mounts, Nvml, UserIdentity
+from dl_doctor.facts import Environment, Host, Mounts, UserIdentity
 from dl_doctor.model import Identity
 from dl_doctor.system import Missing, System
 
@@ -39,7 +39,7 @@ MAPPED = re.compile(r"(?:^|,)(?:username|user|domain)=([^,]+)")
 def identity_of(system: System, known: Mapping[type, object]) -> Identity:
     """Who and where this is, by the facts that are known and a few files; what cannot be read is left out."""
     environment = environment_of(system)
-    host, nvml, mounts, user, variables = (known.get(fact) for fact in (Host, Nvml, Mounts, UserIdentity, Environment))
+    host, mounts, user, variables = (known.get(fact) for fact in (Host, Mounts, UserIdentity, Environment))
     names = [host.hostname] if isinstance(host, Host) else [text_of(system.hostname)]
     names += [variables.variables.get("SLURMD_NODENAME", "")] if isinstance(variables, Environment) else []
     entry = passwd_entry(text_of(lambda: system.read_text("/etc/passwd")), uid_of(system))
@@ -59,7 +59,7 @@ def identity_of(system: System, known: Mapping[type, object]) -> Identity:
         homes=distinct(home for home in homes if home.startswith("/") and home != "/"),
         ips=distinct(addresses(system)),
         macs=distinct(hardware_addresses(system)),
-        gpus=distinct((gpu.uuid or "") for gpu in nvml.gpus) if isinstance(nvml, Nvml) else (),
+        gpus=distinct(uuid for fact in known.values() for uuid in uuids_of(fact)),
         servers=distinct(name.rpartition("@")[2] for name in servers),
         machine=machine_digest(text_of(lambda: system.read_text("/etc/machine-id"))),
     )
@@ -74,6 +74,14 @@ def machine_digest(machine_id: str) -> str | None:
 
     key = machine_id.strip().lower()
     return hmac.new(key.encode(), b"dl-doctor", "sha256").hexdigest() if MACHINE_ID.fullmatch(key) else None
+
+
+def uuids_of(fact: object) -> Iterator[str]:
+    """Of the GPUs that a fact lists, whichever it is: NVML's look, their states, their speed, or a plugin's."""
+    gpus = getattr(fact, "gpus", None)
+    for gpu in gpus if isinstance(gpus, tuple) else ():
+        if isinstance(uuid := getattr(gpu, "uuid", None), str):
+            yield uuid
 
 
 def passwd_entry(text: str, uid: int | None) -> tuple[str, str]:

@@ -106,6 +106,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
         }
         return words[self.how] + at
 
+    @property
+    def in_full(self) -> str:
+        """The same, with the process where it did not come back."""
+        return f"{self.in_words} (pid {self.pid}, state {self.state or 'unknown'})" if self.how == "hung" else self.in_words
+
 
 class Quantity(msgspec.Struct, frozen=True):
     """A number with its unit (`bytes`, `CPUs`, `descriptors`, `workers`, `s`) and where it comes from."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dl_doctor.model import Finding, Report, Result, Unavailable
 from dl_doctor.reports import order, sweep_words
+from dl_doctor.reports.gpus import gpus_of
 from dl_doctor.reports.look import (
     RISKS,
     SYMBOLS,
@@ -18,7 +19,7 @@ from dl_doctor.reports.look import (
     machine_words,
 )
 from dl_doctor.reports.page import moment, page
-from dl_doctor.reports.picture import DISTURBED, Curve, Sweep, curve_of, mapping, picture_of, reaches_of, sweep_of
+from dl_doctor.reports.picture import DISTURBED, Curve, Sweep, curve_of, mapping, picture_of, sweep_of
 from dl_doctor.units import plain
 
 LONGEST_TRACE = 20_000
@@ -63,7 +64,7 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (a page looks the
         curves=curves,
         disturbed=DISTURBED,
         in_the_way=sweep_words.in_the_way(mapping(report.facts.get("loader_sweep"))),
-        reaches=reaches_of(report.facts),
+        gpus=gpus_of(report.facts),
     )
 
 

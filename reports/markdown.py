@@ -6,6 +6,7 @@ from typing import Any
 
 from dl_doctor.model import Finding, Fix, Level, Report, Result, Status
 from dl_doctor.reports import order, sweep_words
+from dl_doctor.reports.gpus import SHORT, Reach, Row, gpus_of
 from dl_doctor.reports.look import RISKS, SYMBOLS, VERDICTS, Look, amount, asked, machine_facts, printable, said
 from dl_doctor.reports.picture import Sweep, sweep_of
 from dl_doctor.units import plain
@@ -19,6 +20,8 @@ SHORTER_TEXTS = (400, 150, 60)
 
 SHORTEST_FINDING = 60
 """Characters that a finding takes, even where there are thousands."""
+
+LONGEST_CELL = 200
 
 LONGEST_OUTPUT = 20_000
 """Of collect_env; a usual one has 3,000."""
@@ -64,7 +67,14 @@ def render(report: Report, look: Look) -> str:  # noqa: ARG001 (tickets look the
 
 
 def ticket(report: Report, folded: Iterable[str], left_out: list[str], longest: int = LONGEST_TEXT) -> str:
-    blocks = [*head(report), *measured(report, longest), *findings(report.results, longest), *made(report), *folded]
+    blocks = [
+        *head(report),
+        *measured(report, longest),
+        *reached(report.facts),
+        *findings(report.results, longest),
+        *made(report),
+        *folded,
+    ]
     if left_out:
         blocks.append(f"Left out, so that this fits into a ticket: {', '.join(left_out)}. The JSON report has all of it.")
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -125,6 +135,41 @@ def rates(sweep: Sweep, fact: Mapping[str, Any]) -> str:
         cells = (escaped(getattr(point, name), sweep_words.WORDS) for _, name in shown)
         lines.append(f"| {sweep_words.mark_of(sweep, index, fact)} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def reached(facts: Mapping[str, Any]) -> Iterator[str]:
+    """What the probe of the GPUs measured: a row for each, or for several that are alike."""
+    gpus = gpus_of(facts)
+    if gpus is None:
+        return
+    yield "### What the GPUs reach"
+    headings = [f"{column.what} {column.unit}" for column in gpus.columns]
+    lines = [f"| GPU | {' | '.join(escaped(heading, SHORT) for heading in (*headings, 'Meanwhile'))} |"]
+    lines.append(f"|---|{'---|' * (len(headings) + 1)}")
+    lines += (f"| {escaped(name(row, gpus.models), 2 * SHORT)} | {' | '.join(cells(row))} |" for row in gpus.rows)
+    yield "\n".join(lines)
+    if gpus.columns:
+        yield "Achieved of what is possible." + (" In so short a time heat may not show." if gpus.brief else "")
+    yield bullets(escaped(f"{what} was not measured: {why}", LONGEST_CELL) for what, why in gpus.raised)
+
+
+def name(row: Row, models: list[str]) -> str:
+    return f"{row.gpu} {row.name}" if len(models) > 1 else row.gpu
+
+
+def cells(row: Row) -> list[str]:
+    """Its rates, and what was seen meanwhile."""
+    held = f"**{escaped(', '.join(row.held), LONGEST_CELL)}**; " if row.held else ""
+    skipped = f"not measured: {row.skipped}" if row.skipped else ""
+    meanwhile = escaped(skipped or ", ".join((*row.meanwhile, *row.more)), LONGEST_CELL)
+    rates = (escaped(with_percent(reach), 2 * SHORT) for reach in row.reaches)
+    return [*rates, (held + meanwhile).removesuffix("; ")]
+
+
+def with_percent(reach: Reach | None) -> str:
+    if reach is None:
+        return ""
+    return f"{reach.in_words} ({reach.percent})" if reach.percent else reach.in_words
 
 
 def findings(results: tuple[Result, ...], longest: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is drawn of a report, in numbers: the way of a sample, the curve of a sweep, what a GPU reaches. Templates draw it.
+"""What is drawn of a report, in numbers: the way of a sample, and the curve of a sweep. Templates draw it.
 
 The facts that it is drawn from are plain values of anybody's making: what is no number there is left out.
 """
@@ -323,30 +323,6 @@ def nice(step: float) -> float:
     """1, 2 or 5 times a power of ten, at least `step`."""
     power: float = 10.0 ** math.floor(math.log10(max(step, 1e-9)))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a GPU achieved of what is possible."""
-
-    gpu: str
-    what: str
-    achieved: str
-    possible: str
-    percent: str
-    share: float
-
-
-def reaches_of(facts: Mapping[str, Any]) -> list[Reach]:
-    """Of `facts.gpu_probe.rates[]`: gpu, what (a data type or a copy's direction), achieved, possible, unit."""
-    found = []
-    for entry in map(mapping, listed(mapping(facts.get("gpu_probe")).get("rates"))[: 16 * MOST_POINTS]):
-        achieved, possible = number(entry.get("achieved")), number(entry.get("possible"))
-        if achieved is not None and possible is not None and possible > 0:
-            gpu, what, unit = (words(entry.get(name)) for name in ("gpu", "what", "unit"))
-            part = share(achieved, possible)
-            found.append(Reach(gpu, what, f"{short(achieved)} {unit}", f"{short(possible)} {unit}", percent(part), part))
-    return found
 
 
 def number(value: Any) -> float | None:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dl_doctor.model import Finding, Fix, Report, Result, Status
-from dl_doctor.reports import lines, order, sweep, sweep_words
+from dl_doctor.reports import gpu_lines, lines, order, sweep, sweep_words
 from dl_doctor.reports.look import (
     SYMBOLS,
     VERDICTS,
@@ -74,6 +74,7 @@ def parts(report: Report, look: Look) -> Iterator[Text | Table]:
             yield from areas(report.results)
             yield Text()
         yield from sweep.parts(report)
+        yield from gpu_lines.parts(report, look)
     yield from findings(sweep_words.judged(report), full=full)
     if look.detail == "normal" and not sweep_words.is_sweep(report):
         yield from notes(report.results)

@@ -11,6 +11,7 @@ from dl_doctor.facts import (
     AppleGpu,
     Batches,
     CpuBudget,
+    CudaSmoke,
     DataPaths,
     DatasetObjects,
     DatasetSamples,
@@ -58,6 +59,7 @@ from dl_doctor.facts import (
 from dl_doctor.facts import examination as examining
 from dl_doctor.facts import visible_gpus as visible
 from dl_doctor.facts.cpu_budget import CpuLimit
+from dl_doctor.facts.cuda_smoke import SmokedGpu, Tried
 from dl_doctor.facts.data_paths import DataPath
 from dl_doctor.facts.dataset_samples import Reading as SampleReading
 from dl_doctor.facts.dataset_trip import DatasetTravel
@@ -562,8 +564,55 @@ def not_imported(**ended: Any) -> TorchImport:
 
 def torch_gpus(count: int = 2, **fields: Any) -> TorchGpus:
     """PyTorch that sees so many GPUs, with a driver that is new enough."""
-    known = {"ended": ANSWERED, "torch_cuda": "12.4", "driver_cuda": "12.4", "init_code": 0, "count": count}
+    known = {
+        "ended": ANSWERED,
+        "torch_cuda": "12.4",
+        "driver_cuda": "12.4",
+        "init_code": 0,
+        "init_s": 0.3,
+        "libcuda": ("/usr/lib/x86_64-linux-gnu/libcuda.so.550.90.07",),
+        "count": count,
+    }
     return TorchGpus(**{**known, **fields})
+
+
+def smoked(index: int = 0, **fields: Any) -> SmokedGpu:
+    """A GPU that computed right, as far as a test does not say otherwise."""
+    known = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci": f"0000:{index + 1:02x}:00.0",
+        "capability": (9, 0),
+        "compute_mode": 0,
+        **{what: Tried(wrong=0.0, took_s=0.3) for what in ("copy", "product", "convolution")},
+    }
+    return SmokedGpu(**{"index": index, **known, **fields})
+
+
+def smoked_until(what: str, index: int = 0, *, number: int | None = None, **fields: Any) -> SmokedGpu:
+    """A GPU at which this raised, after which nothing more was tried."""
+    error = fields.pop("error", "RuntimeError: no")
+    order = ("copy", "product", "convolution")
+    after = dict.fromkeys(order[order.index(what) + 1 :])
+    return smoked(index, **{**after, what: Tried(error=error, number=number), **fields})
+
+
+def cuda_smoke(*gpus: SmokedGpu, count: int = 2, **fields: Any) -> CudaSmoke:
+    gpus = gpus or tuple(smoked(index) for index in range(count))
+    known = {
+        "ended": ANSWERED,
+        "backend": "cuda",
+        "init_code": 0,
+        "init_s": 0.2,
+        "count": len(gpus),
+        "arch_list": ("sm_80", "sm_90"),
+        "libraries": {"libcudnn.so.9": ("/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9",)},
+    }
+    return CudaSmoke(**{**known, "gpus": gpus, **fields})
+
+
+def no_smoke(**fields: Any) -> CudaSmoke:
+    """Nothing was tried."""
+    return CudaSmoke(**{"ended": ANSWERED, "backend": "cuda", "count": 0, **fields})
 
 
 def pinned_memory(batches: int = 18, **fields: Any) -> PinnedMemory:

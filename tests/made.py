@@ -50,12 +50,47 @@ SWEEP: dict[str, Any] = {
     },
 }  # fmt: skip
 
-GPU_PROBE = {
-    "rates": [
-        {"gpu": "gpu:0", "what": "bf16", "achieved": 712.0, "possible": 989, "unit": "TFLOP/s"},
-        {"gpu": "gpu:0", "what": "host to device", "achieved": 24.1, "possible": 55, "unit": "GB/s"},
-    ]
-}
+OF_AN_H100 = (
+    # achieved as NVIDIA's users tell, possible by the data sheet of the SXM5 board (dense) and by 16 lanes of PCIe 5.0
+    ("bf16", 742.3, 989.4, "TFLOP/s", "datasheet"),
+    ("fp32", 51.4, 66.9, "TFLOP/s", "datasheet"),
+    ("tf32", 391.0, 494.7, "TFLOP/s", "datasheet"),
+    ("copy", 2912.0, 3350.0, "GB/s", "datasheet"),
+    ("host to device", 55.4, 63.0, "GB/s", "link"),
+    ("device to host", 55.1, 63.0, "GB/s", "link"),
+)
+"""What, achieved, possible, unit, and where the possible is from."""
+
+
+def gpu_facts(gpus: int = 8, changed: int | None = None, slower: float = 1.0, **fields: Any) -> dict[str, Any]:
+    """Facts of a probe of equal GPUs, each a little slower than the one before; one of them `slower`, with these fields."""
+    probed: list[dict[str, Any]] = []
+    for index in range(gpus):
+        products = {"phase": "products", "samples": 8, "sm_mhz": 1755.0, "power_w": 690.0 - index, "temperature_c": 61.0}
+        copies = {"phase": "host copies", "samples": 6, "link_gen": 5, "link_width": 16}
+        gpu = {
+            "gpu": f"gpu:{index}", "index": index, "backend": "cuda", "nvml_index": index, "name": "NVIDIA H100 80GB HBM3",
+            "uuid": f"GPU-0000000{index}-0000-0000-0000-000000000000", "loads": [products, copies],
+        }  # fmt: skip
+        probed.append({**gpu, **fields} if index == changed else gpu)
+    rates = [
+        {"gpu": gpu["gpu"], "what": what, "unit": unit, "possible": possible, "basis": basis,
+         "achieved": achieved * (1 - 0.002 * gpu["index"]) * (slower if gpu["index"] == changed else 1)}
+        for gpu in probed if not gpu.get("skipped") for what, achieved, possible, unit, basis in OF_AN_H100
+    ]  # fmt: skip
+    link = {"gen": 5, "width": 16, "card_gen": 5, "card_width": 16, "slot_gen": 5, "slot_width": 16}
+    limits = [
+        {"gpu": gpu["gpu"], "part": "H100 SXM5 80 GB", "power_limit_w": 700.0, "power_limit_default_w": 700.0, "brakes": [],
+         "link": link, "no_link": None, "no_verdict": None, "load": gpu["loads"][:1]}
+        for gpu in probed
+    ]  # fmt: skip
+    states = [{"index": index, "uuid": gpu["uuid"], "memory_used_bytes": 1 << 20} for index, gpu in enumerate(probed)]
+    return {
+        "gpu_probe": {"length": "short", "gpus": probed, "rates": rates},
+        "gpu_states": {"gpus": states},
+        "gpu_yardsticks": {"gpus": limits},
+    }
+
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -85,10 +120,12 @@ def with_pipeline(report: Report, name: str) -> Report:
 
 
 def measured(report: Report) -> Report:
-    """The report with all that a sweep and a probe of the GPU add."""
-    return msgspec.structs.replace(
-        with_pipeline(report, "all"), facts={**report.facts, "loader_sweep": SWEEP, "gpu_probe": GPU_PROBE}
-    )
+    """The report with all that a sweep and a probe of eight GPUs add; one of them is hot and has half of its link."""
+    hot = {"phase": "products", "sm_mhz": 1095.0, "power_w": 431.0, "temperature_c": 91.0}
+    facts = gpu_facts(8, changed=3, slower=0.6, loads=[hot])
+    limits = facts["gpu_yardsticks"]["gpus"][3]
+    limits |= {"brakes": [{"reason": "overheated", "share": 0.9}], "link": {**limits["link"], "width": 8}}
+    return msgspec.structs.replace(with_pipeline(report, "all"), facts={**report.facts, "loader_sweep": SWEEP, **facts})
 
 
 def result(id_: str, status: Any, *findings: Finding, **fields: Any) -> Result:
@@ -166,7 +203,17 @@ def hostile(report: Report) -> Report:
     points = [{"num_workers": "4", "samples_per_s": 1}, None, {"num_workers": 1, "samples_per_s": 5, "bottleneck": evil}]
     facts = {
         "loader_sweep": {"points": points, "recommendation": {"num_workers": 1, "reason": HOSTILE[0], "gain": [evil]}},
-        "gpu_probe": {"rates": [{"gpu": evil, "what": HOSTILE[8], "achieved": 1, "possible": 2, "unit": evil}, 7]},
+        "gpu_probe": {
+            "rates": [
+                *({"gpu": name, "what": name, "achieved": 1, "possible": 2, "unit": name, "basis": name} for name in HOSTILE),
+                7,
+            ],
+            "gpus": [
+                *({"gpu": name, "name": name, "nvml_index": 0, "raised": {name: name}} for name in HOSTILE),
+                *({"gpu": f"skipped{name}", "skipped": name} for name in HOSTILE),
+            ],
+        },
+        "gpu_yardsticks": {"gpus": [{"gpu": name, "brakes": [{"reason": name}], "power_limit_w": name} for name in HOSTILE]},
         "collect_env": {"text": "\n".join(HOSTILE)},
         "loader": {"arguments": dict.fromkeys(HOSTILE, HOSTILE[0])},
     }

@@ -127,6 +127,12 @@ class RecordedProbes(Probes):
             raise Missing(Unavailable.not_asked(f"{probe} was not recorded"))
         return msgspec.convert(self._recorded[probe], Probed)
 
+    async def run_watched(
+        self, probe: str, arguments: dict[str, Any], *, watcher: str, **_options: Any
+    ) -> tuple[Probed, Probed | None]:
+        """Both as they were recorded; a probe that nobody watched stands alone."""
+        return await self.run(probe, arguments), await self.run(watcher) if watcher in self._recorded else None
+
     def prepare(self, python: str) -> None:
         """There is nothing to start."""
 

@@ -69,13 +69,15 @@ MAY_IMPORT = {
     ".output": ".model .reports .text",
     ".probes": "",
     ".probes.": "torch pynvml "
-    ".accounts .at_fork .attributes .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products .gpu_race .indices "
-    ".limits .loaded .nvml_calls .parcel .patience .shards .specs .step_function .stream .sweep_costs",
+    ".accounts .at_fork .attributes .cuda_driver .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products "
+    ".gpu_race .indices .limits .loaded .mapped .nvml_calls .parcel .patience .shards .specs .step_function .stream "
+    ".sweep_costs .torch_gpus",
     ".probing": ".guard msgspec .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "
-    ".reports.lines .reports.look .reports.order .reports.page .reports.picture .reports.sweep .reports.sweep_words",
+    ".reports.gpu_lines .reports.gpus .reports.lines .reports.look .reports.order .reports.page .reports.picture "
+    ".reports.sweep .reports.sweep_words",
     ".reports.diff": ".comparison .reports.look",
     ".reports.diff.": "msgspec .comparison .model .reports.diff .reports.look .reports.page .units",
     ".saved": "msgspec .model .settings",

@@ -21,6 +21,14 @@ def test_the_report_in_readme_is_the_golden_one() -> None:
     assert (PROJECT / "tests/reports/docker-v1.txt").read_text() in README
 
 
+def test_readme_shows_what_is_told_of_gpus() -> None:
+    """As the recorded machine's report has it."""
+    told = README.partition("\n## The GPUs\n")[2].partition("```\n")[2].partition("```\n")[0]
+
+    assert told.startswith("8 × NVIDIA H100")
+    assert told in (PROJECT / "tests/reports/gpu-eight-h100-throttled.txt").read_text()
+
+
 SECTION = README.partition("\n## Your dataset\n")[2].partition("\n## ")[0]
 TRAIN, FROM_PYTHON = re.findall("```python\n(.*?)```", SECTION, re.DOTALL)
 COMMANDS = re.findall(r"^\$ dl-doctor (.*)$", SECTION, re.MULTILINE)

@@ -104,6 +104,7 @@ def test_an_old_driver_is_the_cause_of_what_torch_does_not_see(tmp_path: Path) -
     found = {result.id: finding for result in report.results for finding in result.findings if finding.level == "fail"}
 
     assert {check: finding.explained_by for check, finding in found.items()} == {
+        "cuda-smoke": "gpu-visible",
         "gpu-driver-floor": None,
         "gpu-visible": "gpu-driver-floor",
     }

@@ -1,6 +1,7 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, GpuAccess, GpuLibraries, NvidiaDriver, Nvml, Runtime
 from dl_doctor.facts.gpu_libraries import Library
+from dl_doctor.fixes import remake_container
 from dl_doctor.model import NO_GPU, Finding, Fix, Unavailable, Verdict
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -131,7 +132,7 @@ def other_version(cuda: Library, ml: Library, driver: NvidiaDriver, nvml: Nvml |
             'nvidia-smi says "Driver/library version mismatch".',
             owner="admin",
             fixes=(
-                *recreate(),
+                *remake_container(),
                 Fix("Restart the node, or reload the module", ("reboot",), ("bare", "slurm", "container"), "needs-root"),
             ),
         )
@@ -173,16 +174,6 @@ def broken(summary: str, why: str = "The job's own import of CUDA will end so.",
             Fix("Start the container with the capabilities", (f"{CAPABILITIES} enroot start ...",), ("enroot",)),
             Fix("Install the driver's libraries of the module's version", (), ("bare", "slurm", "container"), "needs-root"),
         ),
-    )
-
-
-def recreate() -> tuple[Fix, ...]:
-    title = "Make the container anew: the host's present libraries are then put into it"
-    return (
-        Fix(title, ("docker rm ...", "docker run --gpus all ..."), ("docker",), "disruptive"),
-        Fix(title, ("podman rm ...", "podman run --device nvidia.com/gpu=all ..."), ("podman",), "disruptive"),
-        Fix(title, ("docker compose up --force-recreate",), ("compose",), "disruptive"),
-        Fix(title, ("kubectl delete pod ...",), ("kubernetes",), "disruptive"),
     )
 
 

@@ -1,9 +1,7 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import Environment, Nvml, Ranks, Slurm, VisibleGpus
+from dl_doctor.facts.ranks import LOCAL_RANK
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
-
-LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
-"""Set by torchrun and by Open MPI; Slurm's SLURM_LOCALID counts inside a step."""
 
 
 def gpu_per_rank(ranks: Ranks, environment: Environment, nvml: Nvml, visible: VisibleGpus, slurm: Slurm | Unavailable) -> Verdict:

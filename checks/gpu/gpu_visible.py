@@ -1,5 +1,6 @@
 from dl_doctor.contract import Check
 from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Nvml, Runtime, TorchGpus, VisibleGpus
+from dl_doctor.facts.cuda_errors import ERRORS, RESET
 from dl_doctor.fixes import give_gpus
 from dl_doctor.model import NO_GPU, Ended, Finding, Fix, Quantity, Reason, Unavailable, Verdict
 
@@ -19,26 +20,7 @@ TROUBLES = {
 }
 """Codes of a single GPU, in words; nvml.h."""
 
-CODES = {
-    34: ("libcuda is a stub that programs are linked against", "gpu-libraries"),
-    100: ("CUDA finds no device that it may use", "gpu-device-access"),
-    304: ("a call to the operating system fails", "gpu-device-access"),
-    802: ("the fabric manager, without which GPUs behind NVSwitches do not begin, does not run or is not done", None),
-    803: ("libcuda and the kernel module are of different versions", "gpu-libraries"),
-    804: ("a library of CUDA's compatibility package was loaded, which these cards may not use", None),
-    805: ("the daemon that shares GPUs among processes (MPS) does not answer", None),
-    999: ("most often /dev/nvidia-uvm is missing or of no use", "gpu-device-access"),
-}
-"""What cuInit's codes mean, and the check that knows more: CUresult in cuda.h, and the CUDA driver API's page of data types."""
-
 HOST = ("bare", "slurm", "container")
-
-MENDS = {
-    802: Fix("Start the fabric manager", ("systemctl start nvidia-fabricmanager",), risk="needs-root", note="On the host."),
-    804: Fix("Drop the folder of the compatibility package from the loader's path", ("echo $LD_LIBRARY_PATH",)),
-    805: Fix("Start the daemon, or do without it", ("nvidia-cuda-mps-control -d", "unset CUDA_MPS_PIPE_DIRECTORY")),
-}
-"""What mends some of cuInit's codes."""
 
 
 def gpu_visible(
@@ -134,7 +116,7 @@ def broken(subject: str, library: str, ended: Ended) -> Finding:
         summary=f"{library} cannot be used: a process that asked it {ended.in_words}",
         why="The job's own calls will end so too. The driver or a GPU is ill, or the library does not fit the driver.",
         owner="admin",
-        fixes=(restart_the_driver(),),
+        fixes=(RESET,),
     )
 
 
@@ -146,7 +128,7 @@ def dead(nvml: Nvml) -> list[Finding]:
             summary=f"GPU {gpu.index}{f' ({gpu.pci})' if gpu.pci else ''} {TROUBLES.get(trouble, f'answers {trouble}')}",
             why=f"NVML says {trouble}. CUDA often fails for all GPUs of a node while one is in this state.",
             owner="admin",
-            fixes=(restart_the_driver(),),
+            fixes=(RESET,),
         )
         for gpu in nvml.gpus
         if (trouble := gpu.trouble)
@@ -190,7 +172,7 @@ def lost_at(
     if len(opened) < wanted:
         return f"{len(opened)} of the nodes in /dev open", "gpu-device-access", give_gpus(wanted)
     cause = cause_of(nvml)
-    return init_in_words(nvml), cause, (*give_gpus(wanted), *(() if cause else (restart_the_driver(),)))
+    return init_in_words(nvml), cause, (*give_gpus(wanted), *(() if cause else (RESET,)))
 
 
 def cause_of(nvml: Nvml) -> str | None:
@@ -220,7 +202,7 @@ def unlisted(opened: tuple[str, ...], nvml: Nvml) -> Finding:
         relation="at_least",
         why="This job was given the nodes, and something between them and CUDA is broken.",
         owner="admin",
-        fixes=give_gpus() if cause else (restart_the_driver(),),
+        fixes=give_gpus() if cause else (RESET,),
         explained_by=cause,
     )
 
@@ -311,17 +293,15 @@ def in_the_way(torch: TorchGpus) -> tuple[str, str | None, tuple[Fix, ...]]:
     if torch.driver_cuda and major(torch.driver_cuda) < major(torch.torch_cuda):
         return f"it needs CUDA {torch.torch_cuda}, and libcuda knows {torch.driver_cuda}", "gpu-driver-floor", ()
     if torch.init_code:
-        words, cause = CODES.get(torch.init_code, ("CUDA does not begin", None))
-        return f"cuInit gives {torch.init_code}, {words}", cause, (MENDS.get(torch.init_code, restart_the_driver()),)
-    return "CUDA itself begins", None, (restart_the_driver(),)
+        error = ERRORS.get(torch.init_code)
+        if error is None:
+            return f"cuInit gives {torch.init_code}, CUDA does not begin", None, (RESET,)
+        return f"cuInit gives {torch.init_code}, {error.meaning}", error.cause, error.fixes
+    return "CUDA itself begins", None, (RESET,)
 
 
 def major(version: str) -> int:
     return int(version.partition(".")[0])
-
-
-def restart_the_driver() -> Fix:
-    return Fix("Reset the GPUs, or restart the node", ("nvidia-smi --gpu-reset", "reboot"), HOST, "needs-root")
 
 
 def load_the_driver() -> Fix:

@@ -16,6 +16,7 @@ from dl_doctor.facts import (
     cgroups,
     collect_env,
     cpu_budget,
+    cuda_smoke,
     data_paths,
     dataset_objects,
     dataset_samples,
@@ -79,6 +80,7 @@ from dl_doctor.facts.burst_credits import BurstCredits
 from dl_doctor.facts.cgroups import Cgroups
 from dl_doctor.facts.collect_env import CollectEnv
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.cuda_smoke import CudaSmoke
 from dl_doctor.facts.data_paths import DataPaths
 from dl_doctor.facts.dataset_objects import DatasetObjects
 from dl_doctor.facts.dataset_samples import DatasetSamples
@@ -146,6 +148,7 @@ __all__ = [
     "CollectEnv",
     "Collector",
     "CpuBudget",
+    "CudaSmoke",
     "DataPaths",
     "DatasetObjects",
     "DatasetSamples",
@@ -229,6 +232,7 @@ COLLECTORS = (
     Collector(cgroups.collect),
     Collector(collect_env.collect, profile="default", deadline_s=collect_env.DEADLINE_S + 25, exclusive=True),
     Collector(cpu_budget.collect),
+    Collector(cuda_smoke.collect, profile="default", deadline_s=8 * cuda_smoke.DEADLINE_S, exclusive=True),
     Collector(data_paths.collect, deadline_s=40),
     Collector(dataset_objects.collect, profile="default", deadline_s=dataset_objects.DEADLINE_S + 25, exclusive=True),
     Collector(dataset_samples.collect, profile="default", deadline_s=dataset_samples.DEADLINE_S + 25, exclusive=True),
@@ -274,7 +278,7 @@ COLLECTORS = (
     Collector(target.collect),
     Collector(temp_space.collect),
     Collector(torch_files.collect),
-    Collector(torch_gpus.collect, profile="default", deadline_s=torch_gpus.DEADLINE_S + 25, exclusive=True),
+    Collector(torch_gpus.collect, profile="default", deadline_s=2 * torch_gpus.DEADLINE_S + 50, exclusive=True),
     Collector(torch_import.collect, profile="default", deadline_s=torch_import.DEADLINE_S + 25),
     Collector(user_identity.collect),
     Collector(visible_gpus.collect),

@@ -16,8 +16,8 @@ from dl_doctor.facts.gpu_states import GpuState, GpuStates
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.own_gpus import OwnGpus
 from dl_doctor.facts.pinned_memory import CUDA_BYTES
-from dl_doctor.facts.ranks import Ranks
-from dl_doctor.facts.slurm import Slurm, number
+from dl_doctor.facts.ranks import Ranks, local_rank
+from dl_doctor.facts.slurm import Slurm
 from dl_doctor.facts.target import Target
 from dl_doctor.facts.torch_files import TorchFiles
 from dl_doctor.facts.torch_gpus import IMPORT, TorchGpus
@@ -276,13 +276,6 @@ def of_each(whys: Iterable[tuple[str, str]]) -> str:
     for label, why in whys:
         labels.setdefault(why, []).append(label)
     return "; ".join(f"{', '.join(those)}: {why}" for why, those in labels.items())
-
-
-def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> int | None:
-    """The number of this process on its node, by which training scripts take their GPU; None where it is no rank."""
-    of_slurm = ("SLURM_LOCALID",) if isinstance(slurm, Slurm) and slurm.in_step else ()
-    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", *of_slurm)
-    return next((found for name in names if (found := number(environment, name)) is not None), None)
 
 
 def likely_index(rank: int | None, own: Sequence[int] | None) -> int | None:

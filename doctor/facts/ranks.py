@@ -27,6 +27,9 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 MPI = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE")
 """Ranks on the node, as Open MPI, MPICH and Intel MPI, MVAPICH2 and HPE PALS tell each of them."""
 
+LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+"""Set by torchrun and by Open MPI; Slurm's SLURM_LOCALID counts inside a step."""
+
 
 def collect(environment: Environment, slurm: Slurm | Unavailable, gpus: GpuGrant | Unavailable) -> Ranks:
     step_tasks = slurm.tasks_on_node if isinstance(slurm, Slurm) and slurm.in_step else None
@@ -51,6 +54,12 @@ def collect(environment: Environment, slurm: Slurm | Unavailable, gpus: GpuGrant
     if size := environment.get("LOCAL_RANK") and positive(environment, "LOCAL_SIZE"):  # DeepSpeed
         return Ranks(on_node=size, in_task=size, source=f"LOCAL_SIZE={size}")
     return Ranks(on_node=1, in_task=1, source="no launcher says that there are more")
+
+
+def local_rank(environment: Environment, slurm: Slurm | Unavailable) -> int | None:
+    """The number of this process among the ranks on its node, by which scripts take their GPU; None where it is no rank."""
+    names = (*LOCAL_RANK, *(("SLURM_LOCALID",) if isinstance(slurm, Slurm) and slurm.in_step else ()))
+    return next((rank for name in names if (rank := number(environment, name)) is not None), None)
 
 
 def gpus_of(gpus: GpuGrant | Unavailable) -> int | None:

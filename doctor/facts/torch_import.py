@@ -57,9 +57,11 @@ async def collect(
     return msgspec.convert({**(probed.answer or {}), "ended": probed.ended}, TorchImport)
 
 
-def no_room(memory: MemoryBudget | Unavailable) -> Unavailable | None:
-    """Why torch is not to be imported here, if so: it could take the last memory."""
-    if isinstance(memory, Unavailable) or memory.headroom_bytes >= MAIN_PROCESS_BYTES:
+def no_room(memory: MemoryBudget | Unavailable, cuda_bytes: int = 0) -> Unavailable | None:
+    """Why torch is not to be imported here, or CUDA not to begin in it, if so: it could take the last memory."""
+    needed = MAIN_PROCESS_BYTES + cuda_bytes
+    if isinstance(memory, Unavailable) or memory.headroom_bytes >= needed:
         return None
-    needed, left = binary_size(MAIN_PROCESS_BYTES), binary_size(memory.headroom_bytes)
-    return Unavailable.not_asked(f"importing torch takes about {needed} and {left} of memory are left: it could end the job")
+    what = "torch with CUDA" if cuda_bytes else "importing torch"
+    left = binary_size(memory.headroom_bytes)
+    return Unavailable.not_asked(f"{what} takes about {binary_size(needed)} and {left} of memory are left: it could end the job")

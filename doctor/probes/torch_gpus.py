@@ -1,38 +1,32 @@
 """Whether CUDA begins in a process that has imported torch, and how many GPUs torch then sees. No context is made."""
 
-import ctypes
 import importlib
 import sys
+import time
 import warnings
 
+from .cuda_driver import begun
 
-def probe(_arguments, step):
+
+def probe(arguments, step):
+    """Begins `pause_s` seconds from now."""
     sys.dont_write_bytecode = True
+    if arguments["pause_s"]:
+        step("wait before trying again")
+        time.sleep(arguments["pause_s"])
     step("import torch")
     torch = importlib.import_module("torch")
-    found = {"torch_cuda": torch.version.cuda and str(torch.version.cuda), **driver(step)}
+    found = {"torch_cuda": torch.version.cuda and str(torch.version.cuda), **begun(step)[1]}
+    found["count"], found["said"] = seen_by(torch, step)
+    return found
+
+
+def seen_by(torch, step):
+    """How many GPUs torch sees, and what it warns of meanwhile."""
     step("torch.cuda.is_available")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
         step("torch.cuda.device_count")
-        found["count"] = torch.cuda.device_count() if available else 0
-    found["said"] = [str(warning.message).partition(" (Triggered internally")[0][:1000] for warning in said]
-    return found
-
-
-def driver(step):
-    """What libcuda answers; nothing where it does not load."""
-    step("load libcuda.so.1")
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return {}
-    version = ctypes.c_int()
-    step("cuDriverGetVersion")
-    known = cuda.cuDriverGetVersion(ctypes.byref(version)) == 0 and version.value
-    step("cuInit")
-    return {
-        "init_code": cuda.cuInit(0),
-        "driver_cuda": "%d.%d" % (known // 1000, known % 1000 // 10) if known else None,
-    }
+        count = torch.cuda.device_count() if available else 0
+    return count, [str(warning.message).partition(" (Triggered internally")[0][:1000] for warning in said]

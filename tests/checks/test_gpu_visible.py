@@ -193,12 +193,12 @@ FOR_CPUS = torch_gpus(0, torch_cuda=None)
         (torch_gpus(0, init_code=None, driver_cuda=None), "libcuda.so.1 does not load", "gpu-libraries"),
         (torch_gpus(0, torch_cuda="13.0"), "it needs CUDA 13.0, and libcuda knows 12.4", "gpu-driver-floor"),
         (torch_gpus(0, init_code=34, driver_cuda=None), "cuInit gives 34, libcuda is a stub", "gpu-libraries"),
-        (torch_gpus(0, init_code=803), "cuInit gives 803", "gpu-libraries"),
-        (torch_gpus(0, init_code=804, driver_cuda="12.8"), "compatibility package", None),
-        (torch_gpus(0, init_code=802), "fabric manager", None),
+        (torch_gpus(0, init_code=803), "cuInit gives 803", "gpu-compat-library"),
+        (torch_gpus(0, init_code=804, driver_cuda="12.8"), "compatibility package", "gpu-compat-library"),
+        (torch_gpus(0, init_code=802), "fabric manager", "gpu-fabric"),
         (torch_gpus(0, init_code=999), "cuInit gives 999", "gpu-device-access"),
         (torch_gpus(0, init_code=4711), "cuInit gives 4711, CUDA does not begin", None),
-        (torch_gpus(2, init_code=802), "PyTorch sees 0", None),  # PYTORCH_NVML_BASED_CUDA_CHECK=1 counts what NVML lists
+        (torch_gpus(2, init_code=802), "PyTorch sees 0", "gpu-fabric"),  # PYTORCH_NVML_BASED_CUDA_CHECK=1 counts what NVML lists
         (torch_gpus(0), "CUDA itself begins", None),
     ],
 )

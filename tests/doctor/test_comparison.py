@@ -19,6 +19,7 @@ from dl_doctor.reports.look import Look
 from dl_doctor.settings import Settings
 from tests.facts import loader_sweep
 from tests.html import without_style
+from tests.made import gpu_facts
 from tests.recorded import NAMES, examine_recorded, read
 
 
@@ -134,6 +135,42 @@ def test_a_strangers_sweep_is_compared_too(recorded: Any, odd: Any) -> None:
     plain = recorded("docker-v2")
 
     assert compared(*(msgspec.structs.replace(plain, facts={"loader_sweep": odd}, unavailable={}) for _ in "ab")).same
+
+
+def test_two_probes_of_the_same_gpus_are_the_same(recorded: Any) -> None:
+    """Their rates differ by some percent, and what NVML saw meanwhile is other each time."""
+    before = gpu_facts(8)
+    load = {"phase": "products", "sm_mhz": 1710.0, "power_w": 699.0, "temperature_c": 70.0, "reasons": {"power_cap": 0.4}}
+    after = gpu_facts(8, changed=2, slower=0.95, loads=[load, before["gpu_probe"]["gpus"][2]["loads"][1]], digest="ab")
+    after["gpu_states"]["gpus"][0] |= {"processes": [{"pid": 7, "kind": "compute"}], "utilisation": [0.2]}
+
+    assert told_of(recorded("docker-v2"), before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "slower", "told"),
+    [
+        ({}, 0.5, ["gpu_probe.rates.gpu:2.bf16", "gpu_probe.rates.gpu:2.copy"]),
+        ({"loads": [{"phase": "host copies", "link_gen": 5, "link_width": 8}]}, 1.0, ["gpu_probe.gpus.gpu:2.link_width"]),
+        ({"skipped": "busy"}, 1.0, ["gpu_probe.gpus.gpu:2.skipped", "gpu_probe.rates.gpu:2.bf16"]),
+    ],
+)
+def test_a_gpu_that_is_slower_is_a_difference(recorded: Any, fields: dict[str, Any], slower: float, told: list[str]) -> None:
+    found = told_of(recorded("docker-v2"), gpu_facts(8), gpu_facts(8, changed=2, slower=slower, **fields))
+
+    assert {*told} <= {*found}
+    assert [path for path in found if "gpu:2" not in path] == []
+
+
+@pytest.mark.parametrize("odd", [7, None, [], {"gpus": 3, "rates": 3}, {"gpus": [1], "rates": [{}]}, {"gpus": [{"loads": [[]]}]}])
+def test_a_strangers_probe_is_compared_too(recorded: Any, odd: Any) -> None:
+    assert told_of(recorded("docker-v2"), *(dict.fromkeys(("gpu_probe", "gpu_states", "gpu_yardsticks"), odd),) * 2) == []
+
+
+def told_of(plain: Report, *facts: dict[str, Any]) -> list[str]:
+    """Paths of what differs between two sets of facts."""
+    a, b = (msgspec.structs.replace(plain, facts=one, unavailable={}) for one in facts)
+    return [change.path for change in compared(a, b).facts]
 
 
 def test_another_finding_of_the_same_status_is_a_difference(recorded: Any) -> None:

@@ -17,13 +17,14 @@ import pytest
 from dl_doctor.catalogue import Catalogue, load
 from dl_doctor.collecting import Collection, default_timeout_s
 from dl_doctor.contract import Check
-from dl_doctor.engine import HEAD, examine
+from dl_doctor.engine import HEAD, examine, names_of_gpus
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
 from dl_doctor.settings import Settings
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
 from dl_doctor.watching import Interruption
+from tests.facts import gpu, gpu_probe, nvml, probed_gpu
 from tests.recorded import RecordedSystem, examine_recorded, read
 
 
@@ -352,6 +353,19 @@ def test_nothing_is_collected_that_nobody_needs(tmp_path: Path) -> None:
     assert "left" not in report.facts
     assert "left" not in report.unavailable
     assert {fact.__name__ for fact in HEAD} >= {"Host", "Runtime"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        ((nvml(count=2), gpu_probe(count=1)), ("NVIDIA H100 80GB HBM3",) * 2),  # NVML's, also those that were not measured
+        ((nvml(gpu(0, name=None)), None), ("unnamed GPU",)),  # such as one that is lost
+        ((None, gpu_probe(probed_gpu(0, name="AMD Instinct MI300X", backend="hip"))), ("AMD Instinct MI300X",)),
+        ((None, None), ()),
+    ],
+)
+def test_the_head_names_gpus_of_any_maker(facts: Any, names: tuple[str, ...]) -> None:
+    assert names_of_gpus(*facts) == names
 
 
 def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dl_doctor.facts import Host, Mounts, Nvml
 from dl_doctor.facts.mounts import parse_mountinfo
 from dl_doctor.facts.nvml import Gpu
 from dl_doctor.identity import identity_of, machine_digest, parse_servers, passwd_entry
-from dl_doctor.model import Ended, Identity
+from dl_doctor.model import Ended, Identity, Unavailable
 from dl_doctor.system import System
 from tests.recorded import RecordedSystem, read
 
@@ -38,6 +39,12 @@ MOUNTS = (
 )
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """Any fact that lists GPUs, such as their states."""
+
+    gpus: tuple[Gpu, ...]
+
+
 def test_all_of_it(tmp_path: Path) -> None:
     machine, _ = read("docker-v1")
     files = {
@@ -54,6 +61,8 @@ def test_all_of_it(tmp_path: Path) -> None:
         Host: Host(hostname="node17.example.org", os=None, kernel=None, hypervisor=None),
         Mounts: Mounts(parse_mountinfo(MOUNTS)),
         Nvml: Nvml(ended=Ended(how="answered"), gpus=(Gpu(index=0, uuid="GPU-1"), Gpu(index=1))),
+        Listing: Listing(gpus=(Gpu(index=0, uuid="GPU-1"), Gpu(index=1, uuid="GPU-2"))),
+        Unavailable: Unavailable.absent("nothing to see"),
     }
 
     assert identity_of(system, known) == Identity(
@@ -62,7 +71,7 @@ def test_all_of_it(tmp_path: Path) -> None:
         homes=("/net/homes/alice",),
         ips=("10.1.2.3", "fd00:0000:0000:0000:0000:0000:0000:0002"),
         macs=("02:fc:00:00:00:01",),
-        gpus=("GPU-1",),
+        gpus=("GPU-1", "GPU-2"),
         servers=("nfs01.example.org", "files"),
         machine=machine_digest("0123456789abcdef0123456789abcdef"),
     )

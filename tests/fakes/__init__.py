@@ -9,11 +9,11 @@ HERE = Path(__file__).parent
 SOURCES = {"libnvidia-ml": "nvml.c", "libcuda": "cuda.c"}
 
 
-def lay_torch(folder: Path, cuda: str | None = "12.8") -> Path:
-    """Lay our torch into a folder, for PYTHONPATH, as one that was built for this CUDA."""
+def lay_torch(folder: Path, cuda: str | None = "12.8", hip: str | None = None) -> Path:
+    """Lay our torch into a folder, for PYTHONPATH, as one that was built for this CUDA or ROCm."""
     (folder / "torch").mkdir(parents=True)
     shutil.copy(HERE / "torch.py", folder / "torch" / "__init__.py")
-    (folder / "torch" / "version.py").write_text(f"__version__ = '2.8.0'\ncuda = {cuda!r}\nhip = None\n")
+    (folder / "torch" / "version.py").write_text(f"__version__ = '2.8.0'\ncuda = {cuda!r}\nhip = {hip!r}\n")
     return folder
 
 

@@ -4,6 +4,7 @@
  *     name=NVIDIA H100 80GB HBM3                    of each GPU
  *     3.name=NVIDIA A100-SXM4-80GB                  of GPU 3 alone
  *     error.nvmlInitWithFlags=18                    the function gives this code; 3.error.FUNCTION=15 for GPU 3 alone
+ *     init_ms=40                                    that long cuInit takes
  *     hang.FUNCTION=1, crash.FUNCTION=1             it never returns, or dies of SIGSEGV; also for one GPU alone
  *
  * FUNCTION is the library's own name, with its version: nvmlDeviceGetMemoryInfo_v2. A GPU of which nothing is told is a healthy

@@ -99,10 +99,19 @@ def test_what_can_befall_them(fakes: Fakes, tmp_path: Path, machine: Machine, to
     [
         pytest.param("12.4", [], {}, id="all is well"),
         pytest.param(
-            "13.0", [], {"gpu-driver-floor": ["fail driver"], "gpu-visible": ["fail torch"]}, id="a torch for a newer driver"
+            "13.0",
+            [],
+            {"cuda-smoke": ["fail torch"], "gpu-driver-floor": ["fail driver"], "gpu-visible": ["fail torch"]},
+            id="a torch for a newer driver",
         ),
         pytest.param(None, [], {"gpu-visible": ["fail torch"], "torch-cuda-build": ["fail torch"]}, id="a torch for CPUs"),
-        pytest.param("12.4", ["error.cuInit=802"], {"gpu-visible": ["fail torch"]}, id="no fabric manager"),
+        pytest.param(
+            "12.4",
+            ["error.cuInit=803"],
+            {"cuda-smoke": ["fail torch"], "gpu-compat-library": ["fail driver"], "gpu-visible": ["fail torch"]},
+            id="a driver of two versions",
+        ),
+        pytest.param("12.4", ["1.error.product=719"], {"cuda-smoke": ["fail gpu:1"]}, id="one that does not compute"),
         pytest.param("12.4", ["crash.cuInit=1"], {"gpu-visible": ["fail torch"]}, id="crash"),
     ],
 )

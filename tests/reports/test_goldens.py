@@ -1,4 +1,4 @@
-"""Every format for four machines, as whole outputs: read them in the diff after `pytest tests/reports --refresh`."""
+"""Every format for six machines, as whole outputs: read them in the diff after `pytest tests/reports --refresh`."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from tests.reports.conftest import steady
 
 MACHINES = {
     "docker-v1": Settings(num_workers=8, batch_bytes=24 << 20),
+    "gpu-eight-h100": Settings(expect_gpus=8),
+    "gpu-eight-h100-throttled": Settings(num_workers=8, batch_bytes=24 << 20),
     "gpu-without-fabric-manager": Settings(expect_gpus=8),
     "kubernetes-limited-pod": Settings(num_workers=64, batch_bytes=64 << 20),
     "slurm-step": Settings(num_workers=13, batch_bytes=24 << 20),

@@ -252,7 +252,19 @@ def test_a_sweep_is_told_in_a_table_too(plain: Report) -> None:
     assert "Recommended: 12 workers , 1,020 samples/s." in text
     assert "12 recommended 1,020 940 – 1,090 53.7 % – 20.9 min 2.1 s ipc" in text
     assert "prefetch_factor 4 (measured)" in text
-    assert "gpu:0 bf16 712 TFLOP/s 989 TFLOP/s 72 %" in text
+
+
+def test_what_the_gpus_reach_is_a_table(plain: Report) -> None:
+    """A row for each GPU, a column for each kind, and never a colour alone."""
+    text = Elements(render(measured(plain), Look())).text
+
+    assert "8 × NVIDIA H100 80GB HBM3: achieved of what is possible." in text
+    assert "bf16 TFLOP/s, by datasheet" in text
+    assert "host to device GB/s, by link" in text
+    assert "gpu:0 75 % 742 of 989" in text
+    assert "1,755 MHz, 61 °C, 690 of 700 W" in text
+    assert "gpu:3 ! heat ! link x8 of x16 45 % 443 of 989" in text
+    assert "1,095 MHz, 91 °C, 431 of 700 W" in text
 
 
 @pytest.mark.parametrize(

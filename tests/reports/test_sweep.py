@@ -34,7 +34,7 @@ def of_a_sweep(plain: Report, fact: Any = TOLD, **fields: Any) -> Report:
     whole = measured(plain)
     run = msgspec.structs.replace(whole.run, settings={"sweep": {"budget_s": 60}})
     verdict = Outcome("go", 0, "set num_workers=12")
-    facts = {**whole.facts, "loader_sweep": fact}
+    facts = {**plain.facts, "loader_sweep": fact}
     return msgspec.structs.replace(whole, run=run, facts=facts, results=(), verdict=verdict, **fields)
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from dl_doctor.facts import GpuProbe, Ranks, gpu_probe
 from dl_doctor.facts.environment import Environment
-from dl_doctor.facts.gpu_probe import host_bytes, joined, likely_index, local_rank, of_each
+from dl_doctor.facts.gpu_probe import host_bytes, joined, likely_index, of_each
+from dl_doctor.facts.ranks import local_rank
 from dl_doctor.model import NO_GPU, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings

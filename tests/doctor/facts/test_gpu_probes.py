@@ -215,6 +215,25 @@ def test_what_torch_sees(torch: Any, lines: list[str], told: dict[str, Any]) -> 
     assert {name: getattr(found, name) for name in told} == told
 
 
+def test_the_file_that_libcuda_is(torch: Any, fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a compatibility package, where the loader finds it first; and what cuInit took."""
+    torch("count=1", "init_ms=30", "error.cuInit=804")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes.install(tmp_path / "cuda-12.8" / "compat", "570.86.15")))
+    found = seen()
+
+    assert found.libcuda == (str(tmp_path / "cuda-12.8" / "compat" / "libcuda.so.570.86.15"),)
+    assert (found.init_code, found.tries) == (804, 1)
+    assert found.init_s >= 0.03
+
+
+def test_a_fabric_manager_that_is_not_done_is_asked_twice(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_gpus, "PAUSE_S", 0.1)
+    torch("count=1", "error.cuInit=802")
+    found = seen()
+
+    assert (found.init_code, found.tries) == (802, 2)
+
+
 @pytest.mark.parametrize("function", ["cuDriverGetVersion", "cuInit"])
 def test_a_crash_of_cuda_is_told_with_the_call(torch: Any, function: str) -> None:
     torch("count=1", f"crash.{function}=1")

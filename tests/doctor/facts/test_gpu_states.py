@@ -27,13 +27,13 @@ ABSENT = 4_194_305
 """No process has this pid: it is beyond Linux' largest."""
 
 
-def asked(folder: Path, *lines: str) -> GpuStates:
+def asked(folder: Path, *lines: str, apart_s: float = 0.01) -> GpuStates:
     """What is told of the machine that these lines describe."""
     (folder / "gpus").write_text("".join(f"{line}\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(folder / "lib"))
         patch.setenv("FAKE_GPUS", str(folder / "gpus"))
-        patch.setattr(gpu_states, "APART_S", 0.01)
+        patch.setattr(gpu_states, "APART_S", apart_s)
         told = collected(gpu_states.collect, facts.nvml())
     assert isinstance(told, GpuStates)
     return told
@@ -335,6 +335,13 @@ def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path) -> None:
     assert set(state.errors.values()) == {"FUNCTION_NOT_FOUND", "NOT_SUPPORTED"}
     assert (state.memory_version, state.utilisation, state.processes_known) == (1, (0, 0, 0), False)
     assert levels(state) == {**HEALTHY, "health": "fail", "precision": "skip", "fabric": "skip"}
+
+
+def test_a_gpu_that_does_not_tell_of_its_use_is_not_waited_for(folder: Path) -> None:
+    """Seconds apart, samples would not come in time."""
+    states = asked(folder, "count=2", "error.nvmlDeviceGetUtilizationRates=3", apart_s=60)
+
+    assert [state.utilisation for state in states.gpus] == [(), ()]
 
 
 def test_a_crash_is_told_with_the_call(folder: Path) -> None:
