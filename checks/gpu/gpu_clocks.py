@@ -1,7 +1,9 @@
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from dl_doctor.contract import Check
 from dl_doctor.facts import GpuProbe, GpuYardsticks
+from dl_doctor.facts.gpu_load import Load
 from dl_doctor.facts.gpu_probe import ProbedGpu
 from dl_doctor.facts.gpu_yardsticks import LOCKED, SLOWED, Brake, Yardstick
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
@@ -54,15 +56,20 @@ def gpu_clocks(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
     """
     if probe.ended.how != "answered":
         return Verdict.skip("the probe of the GPUs' speed gave no answer: see gpu-throughput")
-    watched = [(gpu, yardstick) for gpu in probe.gpus if (yardstick := of(gpu, yardsticks)) and yardstick.load is not None]
+    watched = [(gpu, yardstick) for gpu in probe.gpus if (yardstick := of(gpu, yardsticks)) and tells(yardstick.load)]
     if not watched:
         return Verdict.skip(unseen(probe))
     findings = [finding for gpu, yardstick in watched for finding in slowed(gpu, yardstick)]
-    return Verdict("; ".join(seen(gpu, yardstick) for gpu, yardstick in watched), findings)
+    return Verdict("; ".join(seen(watched)), findings)
 
 
 def of(gpu: ProbedGpu, yardsticks: GpuYardsticks) -> Yardstick | None:
     return None if gpu.skipped else yardsticks.of(gpu.gpu)
+
+
+def tells(load: Load | None) -> bool:
+    """Whether NVML told anything: where it has no clock, no reason and no counter, nothing is known."""
+    return load is not None and (load.sm_mhz is not None or bool(load.reasons or load.counted))
 
 
 def unseen(probe: GpuProbe) -> str:
@@ -74,23 +81,32 @@ def unseen(probe: GpuProbe) -> str:
     return "NVML told nothing of the clocks" + (f": {probe.watch_error}" if probe.watch_error else "")
 
 
-def seen(gpu: ProbedGpu, yardstick: Yardstick) -> str:
-    load = yardstick.load
-    if load is None:
-        return f"{gpu.gpu}: nothing"
-    told = [
-        clock(load.sm_mhz, yardstick.clock_max_mhz),
-        f"{plain(load.power_w)} W" if load.power_w is not None else "",
-        f"{plain(load.temperature_c)} °C" if load.temperature_c is not None else "",
-        *(f"{brake.reason} {percent(brake.share)} of the time" for brake in worst(yardstick)),
-    ]
-    return f"{gpu.gpu}: {', '.join(filter(None, told)) or 'no figures'}"
+def seen(watched: Sequence[tuple[ProbedGpu, Yardstick]]) -> Iterator[str]:
+    """GPUs with the same highest clock in one line."""
+    groups: dict[int | None, list[tuple[str, Yardstick, Load]]] = {}
+    for gpu, yardstick in watched:
+        if yardstick.load is not None:
+            groups.setdefault(yardstick.clock_max_mhz, []).append((gpu.gpu, yardstick, yardstick.load))
+    for highest, alike in groups.items():
+        clocks = sorted(load.sm_mhz for _, _, load in alike if load.sm_mhz is not None)
+        watts = max((load.power_w for _, _, load in alike if load.power_w is not None), default=None)
+        degrees = max((load.temperature_c for _, _, load in alike if load.temperature_c is not None), default=None)
+        held = Counter(brake.reason for _, yardstick, _ in alike for brake in worst(yardstick))
+        told = [
+            clock(clocks[0], highest, clocks[-1]) if clocks else "",
+            "" if watts is None else f"up to {plain(watts)} W",
+            "" if degrees is None else f"up to {plain(degrees)} °C",
+            *(f"{reason} on {number}" if len(alike) > 1 else reason for reason, number in held.items()),
+        ]
+        which = alike[0][0] if len(alike) == 1 else f"{len(alike)} GPUs"
+        yield f"{which}: {', '.join(filter(None, told)) or 'no figures'}"
 
 
-def clock(mhz: float | None, highest: int | None) -> str:
+def clock(mhz: float | None, highest: int | None, upto: float | None = None) -> str:
     if mhz is None:
         return ""
-    return f"{mhz:,.0f} of {highest:,} MHz" if highest else f"{mhz:,.0f} MHz"
+    between = " to ".join(dict.fromkeys(f"{one:,.0f}" for one in (mhz, upto or mhz)))
+    return f"{between} of {highest:,} MHz" if highest else f"{between} MHz"
 
 
 def percent(share: float) -> str:

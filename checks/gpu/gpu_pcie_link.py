@@ -50,7 +50,10 @@ def gpu_pcie_link(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
         reasons = dict.fromkeys(unjudged(yardstick) for _, yardstick in measured)
         return Verdict.skip("the link to the host is not judged: " + "; ".join(filter(None, reasons)))
     findings = [finding for gpu, link in judged for finding in trouble(gpu, link)]
-    return Verdict("; ".join(f"{gpu.gpu}: {seen(link)}" for gpu, link in judged), findings)
+    alike: dict[str, list[str]] = {}
+    for gpu, link in judged:
+        alike.setdefault(seen(link), []).append(gpu.gpu)
+    return Verdict("; ".join(f"{', '.join(gpus)}: {words}" for words, gpus in alike.items()), findings)
 
 
 def unjudged(yardstick: Yardstick) -> str:

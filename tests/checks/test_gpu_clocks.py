@@ -74,10 +74,11 @@ def test_the_link_is_another_matter() -> None:
 
 
 def test_a_pass_tells_clock_watts_and_heat() -> None:
-    assert node("A100", 2).judge(CHECK).seen == (
-        "gpu:0: 1,365 of 1,410 MHz, 388 W, 58 °C, power limit 90 % of the time; "
-        "gpu:1: 1,365 of 1,410 MHz, 388 W, 58 °C, power limit 90 % of the time"
-    )
+    one = "gpu:0: 1,365 of 1,410 MHz, up to 388 W, up to 58 °C, power limit"
+    many = "8 GPUs: 1,290 to 1,365 of 1,410 MHz, up to 388 W, up to 71 °C, power limit on 7"
+
+    assert node("A100").judge(CHECK).seen == one
+    assert node("A100", 8).under(index=3, sm_mhz=1290.0, temperature_c=71.0, reasons={}, counted={}).judge(CHECK).seen == many
 
 
 def test_the_finding_tells_what_to_do() -> None:
@@ -87,6 +88,11 @@ def test_the_finding_tells_what_to_do() -> None:
     assert finding.summary == "Its power limit is 310 W, by default 700 W, and sets the clock: 990 of 1,980 MHz"
     assert (finding.owner, finding.fixes[0].risk) == ("admin", "needs-root")
     assert finding.fixes[0].commands == ("nvidia-smi -i 0000:01:00.0 -pl 700",)
+
+
+def test_looks_that_told_nothing_are_no_pass() -> None:
+    """As in virtual machines whose driver keeps it to itself."""
+    assert node("A100").under(sm_mhz=None, reasons={}, counted={}).judge(CHECK).status == "skip"
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,15 @@ def test_nor_where_the_machine_is_made_up(fields: dict[str, Any]) -> None:
     assert verdict.status == "skip"
 
 
-def test_one_of_eight() -> None:
-    (finding,) = node("H100", 8).under("host copies", index=5, link_width=4).judge(CHECK).findings
+def test_one_of_four() -> None:
+    verdict = node("H100", 4).under("host copies", index=2, link_width=4).judge(CHECK)
+    (finding,) = verdict.findings
 
-    assert (finding.level, finding.subject, finding.owner) == ("fail", "gpu:5", "admin")
+    assert (finding.level, finding.subject, finding.owner) == ("fail", "gpu:2", "admin")
     assert finding.summary == "The link has 4 lanes, card and slot have 16"
+    assert verdict.seen == (
+        "gpu:0, gpu:1, gpu:3: 16 lanes of generation 5 while copying, at best 16 of 5; "
+        "gpu:2: 4 lanes of generation 5 while copying, at best 16 of 5"
+    )
     assert finding.why == "Copies to and from it take 4 times as long."
-    assert any("lspci -vv -s 0000:06:00.0" in command for fix in finding.fixes for command in fix.commands)
+    assert any("lspci -vv -s 0000:03:00.0" in command for fix in finding.fixes for command in fix.commands)
