@@ -37,7 +37,7 @@ def test_what_one_of_them_lacks_is_left_out() -> None:
 
 
 def test_it_runs_without_a_gpu_and_without_anything_installed(torch_python: str, tmp_path: Path) -> None:
-    done = run([torch_python, str(SCRIPT), "--device", "cpu", "--quick"], tmp_path)
+    done = run([torch_python, str(SCRIPT), "--device", "cpu", "--quick"], tmp_path, OMP_NUM_THREADS="1")
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

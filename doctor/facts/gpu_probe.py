@@ -7,6 +7,7 @@ import msgspec
 
 from dl_doctor.facts.allowance import Allowance
 from dl_doctor.facts.cpu_budget import CpuBudget
+from dl_doctor.facts.cuda_smoke import CudaSmoke
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.gpu_left_alone import why_left_alone
@@ -152,7 +153,7 @@ class GpuProbe(msgspec.Struct, frozen=True, kw_only=True):
     """CPUs that this rank may use: with less than one, launching is what takes the time."""
 
     marks: tuple[str, ...] = ()
-    """What in its process shares or limits GPUs: `mps`, `mps percentage`, `hami`, ..."""
+    """What stands between PyTorch and CUDA in its process and shares out the GPU, in words. Its rates then prove nothing."""
 
     watched: Ended | None = None
     """How the look at NVML meanwhile ended; None where there was none."""
@@ -170,6 +171,7 @@ async def collect(
     own: OwnGpus | Unavailable,
     states: GpuStates | Unavailable,
     seen: TorchGpus | Unavailable,
+    smoke: CudaSmoke | Unavailable,
     target: Target,
     files: TorchFiles,
     slurm: Slurm | Unavailable,
@@ -178,11 +180,12 @@ async def collect(
     cpus: CpuBudget | Unavailable,
 ) -> GpuProbe | Unavailable:
     known = () if isinstance(states, Unavailable) else states.gpus
-    indices = None if isinstance(own, Unavailable) else own.indices
-    mine = known if indices is None else [state for state in known if state.index in indices]
+    whys = [(state, why) for state in known if (why := not_ours(state, own) or why_left_alone(state) or broken(state, smoke))]
     foreign = without_nvml(driver, grant, files)
-    if nothing := (None if foreign else unseen(states, seen)) or refused(files, slurm, allowance) or all_left_alone(mine):
+    if nothing := (None if foreign else unseen(states, seen)) or refused(files, slurm, allowance) or all_left_alone(known, whys):
         return nothing
+    if ended := brought_down(smoke):
+        return ended
     count = seen.usable if isinstance(seen, TorchGpus) else 1
     rank = local_rank(environment, slurm) if isinstance(ranks, Ranks) and ranks.on_node > 1 else None
     if rank is not None and rank >= count > 1:
@@ -194,7 +197,7 @@ async def collect(
         {
             "length": length,
             "only": only,
-            "leave": {state.pci: why for state in known if (why := why_left_alone(state))},
+            "leave": {state.pci: why for state, why in whys},
             "check_memory": not known or any(state.divided for state in known),
             "most_bytes": MOST_BYTES,
             "host_bytes": host_bytes(allowance, length),
@@ -202,7 +205,7 @@ async def collect(
             "scale": SCALE,
         },
         watcher="gpu_watch",
-        watching={"only": likely_index(only, indices)},
+        watching={"only": likely_index(only, own)},
         python=target.path,
         deadline_s=DEADLINE_S[length] + MORE_PER_GPU_S[length] * (count if rank is None else 1),
     )
@@ -223,6 +226,23 @@ async def collect(
         marks=tuple(told.get("marks", ())),
         watched=watched.ended if watched else None,
         watch_error=looked.get("error"),
+    )
+
+
+def broken(state: GpuState, smoke: CudaSmoke | Unavailable) -> str | None:
+    """Why this GPU is not measured, if it did not even compute something small right."""
+    tried = smoke.gpus if isinstance(smoke, CudaSmoke) else ()
+    ill = any(gpu.pci == state.pci and gpu.tried and not gpu.right for gpu in tried)
+    return "it does not compute right; see cuda-smoke" if ill else None
+
+
+def brought_down(smoke: CudaSmoke | Unavailable) -> Unavailable | None:
+    """Where something small ended a process, or did not come back, nothing larger is tried: it would end so too."""
+    ended = [gpu.label for gpu in smoke.gpus if gpu.ended] if isinstance(smoke, CudaSmoke) else []
+    return (
+        Unavailable.absent(f"a process that computed on {', '.join(ended)} did not get over it; see cuda-smoke")
+        if ended
+        else None
     )
 
 
@@ -262,9 +282,15 @@ def unseen(states: GpuStates | Unavailable, seen: TorchGpus | Unavailable) -> Un
     return None
 
 
-def all_left_alone(states: Sequence[GpuState]) -> Unavailable | None:
+def not_ours(state: GpuState, own: OwnGpus | Unavailable) -> str | None:
+    """Slurm may have granted fewer GPUs than CUDA shows, where nobody hides the others."""
+    if isinstance(own, Unavailable) or state.index in own.indices:
+        return None
+    return f"it is not this job's, by {own.source}"
+
+
+def all_left_alone(states: Sequence[GpuState], whys: Sequence[tuple[GpuState, str]]) -> Unavailable | None:
     """Where none may be measured, or one that may not could not be told from the others: then nothing is begun at all."""
-    whys = [(state, why) for state in states if (why := why_left_alone(state))]
     if whys and (len(whys) == len(states) or any(state.pci is None for state, _ in whys)):
         return Unavailable.absent(of_each((state.label, why) for state, why in whys))
     return None
@@ -278,12 +304,13 @@ def of_each(whys: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{', '.join(those)}: {why}" for why, those in labels.items())
 
 
-def likely_index(rank: int | None, own: Sequence[int] | None) -> int | None:
+def likely_index(rank: int | None, own: OwnGpus | Unavailable) -> int | None:
     """NVML's number of the GPU that a rank takes, so that each rank looks at its own alone; None for all.
 
     CUDA may count in another order. Then the address does not fit, and what was seen of the other GPU is not taken.
     """
-    return own[rank] if rank is not None and own is not None and rank < len(own) else None
+    indices = () if isinstance(own, Unavailable) else own.indices
+    return indices[rank] if rank is not None and rank < len(indices) else None
 
 
 def host_bytes(allowance: Allowance | Unavailable, length: str) -> int:

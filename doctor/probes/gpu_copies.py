@@ -136,7 +136,7 @@ def overlap(device, run, host):
     copies = copy.work, max(1, int(BURST_S / copy.time_once())), streams[1]
     taken([products, copies])
     products_s, copies_s, both_s = (min(taken(pairs) for _ in range(2)) for pairs in ([products], [copies], [products, copies]))
-    return (products_s + copies_s - both_s) / min(products_s, copies_s)
+    return max(0.0, min(1.0, (products_s + copies_s - both_s) / min(products_s, copies_s)))
 
 
 def launching(device, share=1.0):

@@ -10,7 +10,7 @@ from dl_doctor.facts import GpuProbe, Ranks, gpu_probe
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_probe import host_bytes, joined, likely_index, of_each
 from dl_doctor.facts.ranks import local_rank
-from dl_doctor.model import NO_GPU, Unavailable
+from dl_doctor.model import NO_GPU, Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings
 from dl_doctor.system import System
@@ -33,6 +33,7 @@ def asked(**given: Any) -> GpuProbe | Unavailable:
         "own": facts.own_gpus(0, 1),
         "states": facts.gpu_states(),
         "seen": facts.torch_gpus(2),
+        "smoke": facts.cuda_smoke(),
         "target": facts.target(path="/nonexistent/python"),
         "files": facts.torch_files(),
         "slurm": NO_SLURM,
@@ -79,9 +80,24 @@ def asked(**given: Any) -> GpuProbe | Unavailable:
             },
             "gpu:1: its compute mode is prohibited",
         ),
+        (  # of a node where nobody hides the others from a job
+            {"own": facts.own_gpus(source="Slurm's grant"), "states": facts.gpu_states(count=1)},
+            "gpu:0: it is not this job's, by Slurm's grant",
+        ),
         (  # one of two is in use, and cannot be told from the other one
             {"states": facts.gpu_states(facts.gpu_state(0), facts.gpu_state(1, pci=None, memory_used_bytes=30 * GIB))},
             "gpu:1: 30 GiB",
+        ),
+        (
+            {"smoke": facts.cuda_smoke(facts.smoked(1, ended=Ended(how="hung", step="copy on GPU 1")))},
+            "a process that computed on gpu:1 did not get over it",
+        ),
+        (
+            {
+                "states": facts.gpu_states(facts.gpu_state(0)),
+                "smoke": facts.cuda_smoke(facts.smoked_until("product", number=719, pci=facts.gpu_state(0).pci)),
+            },
+            "gpu:0: it does not compute right",
         ),
         ({"environment": Environment(LAUNCHED), "ranks": EIGHT_RANKS}, "rank 3 has none of the 2 GPUs for itself"),
     ],
@@ -123,7 +139,9 @@ def test_the_number_of_a_rank(variables: dict[str, str], in_step: bool, rank: in
     ("rank", "own", "index"), [(None, (0, 1), None), (1, (4, 5), 5), (0, (), None), (2, (0, 1), None), (1, None, None)]
 )
 def test_a_rank_looks_at_its_own_gpu(rank: int | None, own: tuple[int, ...] | None, index: int | None) -> None:
-    assert likely_index(rank, own) == index
+    told = Unavailable.absent("a test") if own is None else facts.own_gpus(*own)
+
+    assert likely_index(rank, told) == index
 
 
 @pytest.mark.parametrize(
@@ -204,6 +222,7 @@ def test_all_of_it_on_the_cpu(torch_python: str, fakes: Fakes, tmp_path: Path, m
     monkeypatch.setenv("LD_LIBRARY_PATH", str(fakes.install(tmp_path / "lib")))
     (tmp_path / "gpus").write_text("count=2\n")
     monkeypatch.setenv("FAKE_GPUS", str(tmp_path / "gpus"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(gpu_probe, "DEVICE", "cpu")
     monkeypatch.setattr(gpu_probe, "SCALE", 0.03)
     monkeypatch.setattr(gpu_probe, "MOST_BYTES", 4 * MIB)
