@@ -38,11 +38,9 @@ class RocmAccess(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers, because names differ between a host and an image."""
 
 
-async def collect(
-    probes: Probes, system: System, grant: GpuGrant | Unavailable, slurm: Slurm | Unavailable
-) -> RocmAccess | Unavailable:
+async def collect(probes: Probes, system: System, grant: GpuGrant, slurm: Slurm | Unavailable) -> RocmAccess | Unavailable:
     bus = gpus_on_the_bus(system)
-    kfd = isinstance(grant, GpuGrant) and "kfd" in grant.nodes
+    kfd = "kfd" in grant.nodes
     if not kfd and not bus:
         return Unavailable.absent("no GPU of AMD's is here")
     if isinstance(slurm, Slurm) and not slurm.gpus:

@@ -381,7 +381,8 @@ def test_a_mounted_host_is_judged_by_its_files_only(tmp_path: Path) -> None:
     statuses = {result.id: result.status for result in report.results}
 
     assert report.machine.hostname == "gpu17"
-    assert {name: status for name, status in statuses.items() if status != "not_run"} == {"runtime": "pass"}
+    told = {name: status for name, status in statuses.items() if status != "not_run"}
+    assert told == {"runtime": "pass", "mps-ready": "skip"}  # its files are no Mac's
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
