@@ -1,6 +1,7 @@
 """Reading what the kernel and the scheduler print. Parsers take text and give a value or raise Malformed, nothing else."""
 
 import re
+from collections.abc import Iterable
 
 ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 """Spaces, tabs, newlines and backslashes in a path of the mount table."""
@@ -83,3 +84,9 @@ def shortened(text: str) -> str:
         return text
     begin = text[: LONGEST - KEPT_AT_THE_END]
     return f"{begin} [... {len(text) - LONGEST:,} characters ...] {text[-KEPT_AT_THE_END:]}"
+
+
+def series(items: Iterable[object]) -> str:
+    """`1`, `1 and 2`, `1, 2 and 4`."""
+    *most, last = map(str, items)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -148,7 +148,7 @@ def loader_sweep(conclusion: Any = "change", **fields: Any) -> LoaderSweep:
         "conclusion": conclusion,
         "why": whys.get(conclusion, conclusion),
         "points": points,
-        "recommendation": recommendation_of(choice, points, loader_plan(), method="fork", persistent=False, limited_by=None),
+        "recommendation": recommendation_of(choice, points, loader_plan(), method="fork", persistent=False, no_room=None),
         "bottleneck": "cpu",
         "evidence": points[-1].why,
         "narrowest": "workers",

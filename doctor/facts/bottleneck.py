@@ -191,8 +191,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the step itself keeps the main process computing all the time."""
 
     persistent: bool = False
-    shards: int | None = None
-    """Of an iterable dataset; each is read by one worker."""
+    parts: int | None = None
+    """Shards of an iterable dataset, or batches of an epoch; each is read by one worker."""
+
+    parts_in_words: str = ""
+
+    received_bytes: float | None = None
+    """Over the network, that one more sample brings: what comes anyway for others is not in it."""
 
     order_gain: float | None = None
     """The rate of delivering in any order against that of delivering in order."""
@@ -227,10 +232,10 @@ def fed(seen: Evidence, known: Known) -> Named | None:
 
 def idle(seen: Evidence, known: Known) -> Named | None:
     """Some have nothing to read: what the others do says nothing of more of them."""
-    if not known.shards or seen.workers <= known.shards:
+    if not known.parts or seen.workers <= known.parts:
         return None
-    told = f"{count(seen.workers, 'worker')} share {count(known.shards, 'shard')}"
-    return "unknown", f"{told}: {seen.workers - known.shards} of them have nothing to read"
+    told = f"{count(seen.workers, 'worker')} share {known.parts_in_words}"
+    return "unknown", f"{told}: {seen.workers - known.parts} of them have nothing to read"
 
 
 def starting(seen: Evidence, known: Known) -> Named | None:
@@ -308,7 +313,8 @@ def blocked(seen: Evidence, known: Known) -> Named | None:
     if in_disk >= WAITS_FOR_DISK or (stored >= STORED_BYTES and cold >= SLOWER_COLD):
         told = f"{plain(100 * in_disk)} % of it for a disk, {binary_size(round(stored))} of each sample come from there"
         return "disk", f"{rest}, {told}"
-    received = min(known_of(seen.received_bytes, costs.received_bytes if costs else None), default=0.0)
+    each = (seen.received_bytes, costs.received_bytes if costs else None, known.received_bytes)
+    received = min(known_of(*each), default=0.0)
     if received >= REMOTE_BYTES:
         return "network", f"{rest}, and {binary_size(round(received))} of each sample come over the network"
     if seen.workers > 1 and known.one_worker_per_s:

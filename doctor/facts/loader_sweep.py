@@ -37,7 +37,7 @@ from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import System
-from dl_doctor.text import Malformed, key_values
+from dl_doctor.text import Malformed, key_values, series
 from dl_doctor.units import count, plain
 
 PREPARING = 0.2
@@ -201,8 +201,8 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
             course.plan,
             method=course.method,
             persistent=course.persistent,
-            limited_by=course.limited_by,
-            nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.shards else None,
+            no_room=course.no_room,
+            nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.parts else None,
             trials=tried,
             in_order=course.in_order,
             read=how_it_was_read(course, choice),
@@ -216,9 +216,11 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
     bottleneck: Bottleneck = "unknown"
     evidence, narrowest = "", None
     if best is not None:
-        bottleneck, evidence = narrowest_of(points, best, course.limited_by)
+        bottleneck, evidence = narrowest_of(points, best, course.no_room)
         narrowest = narrowest_stage(points, best, bottleneck)
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
+    all_there_are = any(point.num_workers >= course.bounds.most for point in points)
+    all_tried = course.complete or all_there_are or course.bounds.listed is not None
     caveat = ""
     if recommendation is not None and isinstance(credits_, BurstCredits):
         caveat = not_for_hours(credits_, bottleneck)
@@ -226,7 +228,8 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
     return LoaderSweep(
         caveat=caveat,
         conclusion=conclusion,
-        why=why_of(course, choice, recommendation) + (unfinished(points, complete=course.complete) if recommendation else ""),
+        why=why_of(course, choice, recommendation)
+        + (unfinished(points, choice.workers, complete=all_tried) if recommendation else ""),
         points=points,
         recommendation=recommendation,
         bottleneck=bottleneck,
@@ -290,9 +293,11 @@ def settings_beside(told: Recommendation) -> list[str]:
     return [f"{name}={one.value!r}" for name, one in advised if one.basis != "kept"]
 
 
-def unfinished(points: Sequence[Point], *, complete: bool) -> str:
-    """Behind a conclusion that was reached before the end; empty where the last rung brought nothing any more."""
-    if complete or not still_gains(points):
+def unfinished(points: Sequence[Point], chosen: int | None, *, complete: bool) -> str:
+    """Behind a conclusion that was reached before the end; empty where the last rung brought nothing any more, and where fewer
+    workers are better all the same, by the time of an epoch.
+    """
+    if complete or not still_gains(points) or chosen != points[-1].num_workers:
         return ""
     return (
         "; it still got faster with more workers when the time was over: `dl-doctor sweep` with a larger --budget may find more"
@@ -304,7 +309,7 @@ def nothing(course: Course) -> str:
     if course.unmeasurable:
         return f"nothing {'can be told' if course.measured else 'was measured'}: {course.unmeasurable}"
     counts = sorted({one.workers for one in course.measured})
-    said = f"only {' and '.join(map(str, counts))} workers were measured" if counts else "nothing was measured"
+    said = f"only {series(counts)} workers were measured" if counts else "nothing was measured"
     if course.repeats and not counts:
         return f"{said}: {course.nothing_to_read}"
     if not course.batch_s or not course.out_of_time:

@@ -148,15 +148,15 @@ def point_of(same: Sequence[Measured], known: Known, epoch_samples: float | None
     )
 
 
-def narrowest_of(points: Sequence[Point], workers: int, limited_by: str | None) -> tuple[Bottleneck, str]:
+def narrowest_of(points: Sequence[Point], workers: int, no_room: str | None) -> tuple[Bottleneck, str]:
     """Why more workers than these do not help: by the next setting above, where nothing was gained any more."""
     by_count = {point.num_workers: point for point in points}
     above = [point for point in points if point.num_workers > workers]
     at = by_count[workers]
     if at.bottleneck in ("gpu", "host", "startup", "straggler"):
         return at.bottleneck, at.why
-    if not above and limited_by and still_gains(points):
-        return "memory", f"it still got faster with more workers, and there was no room for them: {limited_by}"
+    if not above and no_room and still_gains(points):
+        return "memory", f"it still got faster with more workers, and there was no room for them: {no_room}"
     several = [point for point in above if point.num_workers > 1 and point.bottleneck != "unknown"]
     plateau = several[0] if several else at
     return plateau.bottleneck, plateau.why
@@ -175,7 +175,7 @@ def recommendation_of(
     *,
     method: str,
     persistent: bool,
-    limited_by: str | None,
+    no_room: str | None,
     nothing_to_read: str | None = None,
     trials: Sequence[Trial] = (),
     in_order: bool = True,
@@ -189,7 +189,7 @@ def recommendation_of(
         plan: the loader as it is.
         method: how its workers are started.
         persistent: whether they stay.
-        limited_by: what kept it from more workers.
+        no_room: what kept it from more workers, where that is memory.
         nothing_to_read: why more workers would have nothing of their own to read.
         trials: of other features, at that number of workers.
         in_order: whether the loader as it is delivers in order.
@@ -199,7 +199,7 @@ def recommendation_of(
         return None
     at = next(point for point in points if point.num_workers == choice.workers)
     now = next((point for point in points if point.num_workers == plan.num_workers), None)
-    bottleneck, _ = narrowest_of(points, choice.workers, limited_by)
+    bottleneck, _ = narrowest_of(points, choice.workers, no_room)
     stays = pays_to_stay(at, persistent=persistent)
     workers = choice.workers
     paid = [trial for trial in trials if trial.pays and trial.workers == workers]

@@ -17,7 +17,7 @@ from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_room import room_of
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured, received_of
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
@@ -113,6 +113,9 @@ class Course:
         self.limited_by: str | None = None
         """What kept it from more workers."""
 
+        self.no_room: str | None = None
+        """The same, where it is memory or shared memory."""
+
         self.nothing_to_read: str | None = None
         """Why more workers would have nothing of their own to read, of an iterable dataset."""
 
@@ -126,15 +129,16 @@ class Course:
         self._read_batches = 0
         self._repeated: set[int] = set()
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
-        shards = loader.shards if loader.kind == "iterable" else None
-        if shards and shards < wished and not options.workers:
-            wished = max(shards, plan.num_workers or 0)
-            self.nothing_to_read = f"{count(shards, 'shard')}: more workers would have nothing to read"
-        most, self.limited_by = self.room.most_workers(self.plan, wished)
+        parts, self._parts_in_words = self._parts()
+        if parts and parts < wished and not options.workers:
+            wished = max(parts, plan.num_workers or 0)
+            self.nothing_to_read = f"{self._parts_in_words}: more workers would have nothing to read"
+        most, self.no_room = self.room.most_workers(self.plan, wished)
+        self.limited_by = self.no_room
         self.bounds = Bounds(
             cpus=cpu.cpus * plan.ranks / self.ranks,
             most=most,
-            shards=shards or None,
+            parts=parts,
             current=plan.num_workers,
             listed=options.workers,
             demand=self.demand_per_s,
@@ -150,6 +154,23 @@ class Course:
             whole = float(batches * self.plan.batch_size)
             return min(whole, self.loader.length) if self.loader.length is not None else whole
         return None if self.loader.length is None else float(self.loader.length)
+
+    @property
+    def epoch_batches(self) -> int | None:
+        own = self.loader.arguments
+        if own is not None and own.batches is not None:
+            return own.batches
+        if self.loader.length is None or not self.plan.batch_size:
+            return None
+        return math.ceil(self.loader.length / self.plan.batch_size)
+
+    def _parts(self) -> tuple[int | None, str]:
+        """Of an epoch, which one worker each reads: shards that an iterable dataset tells of, or batches."""
+        if self.loader.kind == "iterable":
+            shards = self.loader.shards or None
+            return shards, count(shards, "shard") if shards else ""
+        batches = self.epoch_batches or None
+        return batches, f"an epoch of {batches} batch{'' if batches == 1 else 'es'}"
 
     @property
     def demand_per_s(self) -> float | None:
@@ -201,9 +222,9 @@ class Course:
 
     @property
     def choice(self) -> Choice:
-        """A setting of now with more workers than shards is not kept, however fast it is: the rest of them read nothing."""
-        current, shards = self.bounds.current, self.bounds.shards
-        sensible = None if current is not None and shards is not None and current > shards else current
+        """A setting of now with more workers than there are parts is not kept, however fast: the rest of them read nothing."""
+        current, parts = self.bounds.current, self.bounds.parts
+        sensible = None if current is not None and parts is not None and current > parts else current
         return choose(self.tried, sensible, half_widths(self.measured))
 
     @property
@@ -223,7 +244,9 @@ class Course:
             demand_per_s=self.demand_per_s,
             host_bound=self.host_bound,
             persistent=self.persistent,
-            shards=self.bounds.shards,
+            parts=self.bounds.parts,
+            parts_in_words=self._parts_in_words,
+            received_bytes=received_of(self.measured),
             order_gain=self.order_gain,
         )
 
@@ -342,7 +365,7 @@ class Course:
     def _take_sharing(self, draws: WorkerDraws) -> None:
         """Where each worker gives everything, more of them are no gain, however many samples come: one is the most."""
         if draws.answered and draws.the_same and self.bounds.listed is None:
-            self.repeats, self.limited_by = True, None
+            self.repeats, self.limited_by, self.no_room = True, None, None
             self.nothing_to_read = "every worker gives all items: more of them repeat data (see iterable-sharding)"
             self.bounds = msgspec.structs.replace(self.bounds, most=min(self.bounds.most, 1))
 
@@ -411,16 +434,19 @@ class Course:
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
         """No setting from here on is tried. What breaks without any that works, or with no more workers than the job has, is the
-        loader's fault; what is only late there is not, on a machine that may be busy, and leaves nothing to be told.
+        loader's fault; what is only late there is not, on a machine that may be busy, and leaves nothing to be told. Nor does
+        memory that already one worker was refused: it may be our limit.
         """
         memory = refused_memory(trouble.text)
-        decisive = not memory and (workers <= max(1, self.bounds.current or 0) or not any(one.workers for one in self.measured))
-        if decisive and not trouble.late:
+        none_works = not any(one.workers for one in self.measured)
+        decisive = none_works or (not memory and workers <= max(1, self.bounds.current or 0))
+        if decisive and not trouble.late and not memory:
             self.broke = in_a_line(trouble)
         elif decisive:
             self.unmeasurable = f"{count(workers, 'worker')}: {in_a_line(trouble)}"
         else:
             self.limited_by = f"{count(workers, 'worker')}: {'it was refused more memory' if memory else in_a_line(trouble)}"
+            self.no_room = self.limited_by if memory else None
             self.bounds = msgspec.structs.replace(self.bounds, most=workers - 1)
 
     def _was_measured(self, kind: Kind) -> bool:
@@ -504,10 +530,6 @@ class Course:
     @property
     def _all_read(self) -> bool:
         """Whether what comes next has been read before: all batches of an epoch have; an iterable dataset begins anew."""
-        own = self.loader.arguments
-        batches = own.batches if own else None
-        if batches is None and self.loader.length is not None and self.plan.batch_size:
-            batches = math.ceil(self.loader.length / self.plan.batch_size)
         if self.loader.kind == "iterable":
             return self._read_batches > 0
-        return batches is not None and self._read_batches >= batches
+        return self.epoch_batches is not None and self._read_batches >= self.epoch_batches

@@ -112,6 +112,22 @@ def measured(
     return Measured(workers=workers, purpose=purpose, rate=rate, startup_s=startup_s, evidence=evidence, warm=warm)
 
 
+APART = 1.5
+"""Times the slowest setting's rate that the fastest has to reach, for the difference between them to tell something."""
+
+
+def received_of(all_measured: Sequence[Measured]) -> float | None:
+    """Bytes over the network that one more sample brings: a neighbour's traffic is the same at every rate. None where the rates
+    are too much alike to tell.
+    """
+    told = [(one.rate.samples_per_s, one.evidence.received_bytes) for one in all_measured]
+    by_rate = sorted((rate, each * rate) for rate, each in told if each is not None)
+    if not by_rate or by_rate[-1][0] < APART * by_rate[0][0]:
+        return None
+    (slow, least), (fast, most) = by_rate[0], by_rate[-1]
+    return max(0.0, (most - least) / (fast - slow))
+
+
 def mean_of(rates: Sequence[Rate]) -> Rate:
     lows = [rate.low for rate in rates if rate.low is not None]
     highs = [rate.high for rate in rates if rate.high is not None]

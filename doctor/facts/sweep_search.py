@@ -60,8 +60,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     most: int = MOST_WORKERS
     """That memory and shared memory allow."""
 
-    shards: int | None = None
-    """Of an iterable dataset: beyond them, workers have nothing to read, and only the current setting is tried."""
+    parts: int | None = None
+    """Shards of an iterable dataset, or batches of an epoch: beyond them, workers have nothing to read, and only the current
+    setting is tried.
+    """
 
     current: int | None = None
     """As the job has it now: always a candidate."""
@@ -110,11 +112,11 @@ def ladder(bounds: Bounds) -> list[int]:
     """0, then doubling, with the current setting in its place; or what is listed."""
     if bounds.listed is not None:
         return [workers for workers in bounds.listed if workers <= bounds.most]
-    top = min(bounds.most, MOST_WORKERS, bounds.shards or MOST_WORKERS)
+    top = min(bounds.most, MOST_WORKERS, bounds.parts or MOST_WORKERS)
     rungs = {0, *(2**power for power in range(17) if 2**power <= top)}
     if bounds.slow and top > 1:
         rungs.discard(1)
-    if bounds.shards == top:
+    if bounds.parts == top:
         rungs.add(top)
     if bounds.current is not None and bounds.current <= bounds.most:
         rungs.add(bounds.current)
@@ -149,7 +151,7 @@ def gaps(tried: Sequence[Tried], bounds: Bounds) -> list[int]:
     place = rungs.index(best)
     lower = [(rungs[place - 1] + best) // 2] if place else []
     upper = [(best + rungs[place + 1]) // 2] if place + 1 < len(rungs) else []
-    top = min(bounds.most, bounds.shards or bounds.most)
+    top = min(bounds.most, bounds.parts or bounds.most)
     return [workers for workers in lower + upper if workers not in rungs and workers <= top]
 
 

@@ -40,6 +40,7 @@ def named(evidence: dict[str, Any], costs: dict[str, Any] | None = WORKS, **know
         ("network", {"received_bytes": 5e4}, REMOTE, {"one_worker_per_s": 100.0}),
         ("network", {"received_bytes": 5e4}, REMOTE, {"one_worker_per_s": 380.0}),  # a link that is full
         ("latency", {"received_bytes": 5e4}, {**SLEEPS, "received_bytes": 0.0}, {}),  # a neighbour's download
+        ("latency", {"received_bytes": 5e4}, REMOTE, {"one_worker_per_s": 100.0, "received_bytes": 9.0}),  # the same at any rate
         ("latency", {"received_bytes": 20.0}, REMOTE, {"one_worker_per_s": 100.0}),  # somebody's heartbeat
         ("disk", {"waits_for_disk": 0.8}, SLEEPS, {"one_worker_per_s": 380.0}),
         ("disk", {"stored_bytes": 1e5}, {**SLEEPS, "again_s": 0.001}, {}),
@@ -58,8 +59,8 @@ def named(evidence: dict[str, Any], costs: dict[str, Any] | None = WORKS, **know
         ("cpu", {"waits_for_batches": 0.2, "wants_cpu": 0.9}, WORKS, {"demand_per_s": 500.0}),
         ("latency", {"workers": 16}, SLEEPS, {"demand_per_s": 480.0, "one_worker_per_s": 150.0, "order_gain": None}),
         ("host", {}, WORKS, {"demand_per_s": 410.0, "host_bound": True}),
-        ("unknown", {}, SLEEPS, {"one_worker_per_s": 380.0, "shards": 2}),  # two of four have nothing to read
-        ("lock", {}, SLEEPS, {"one_worker_per_s": 380.0, "shards": 4}),
+        ("unknown", {}, SLEEPS, {"one_worker_per_s": 380.0, "parts": 2}),  # two of four have nothing to read
+        ("lock", {}, SLEEPS, {"one_worker_per_s": 380.0, "parts": 4}),
         ("unknown", {"wants_cpu": None}, WORKS, {}),  # a kernel without schedstat
         ("cpu", {"workers": 0, "wants_cpu": None}, WORKS, {}),  # in the main process: by what samples cost
         ("latency", {"workers": 0, "wants_cpu": None}, SLEEPS, {}),

@@ -46,7 +46,7 @@ def test_the_gain(at: Point, now: Point | None, stays: bool, words: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("points", "workers", "limited_by", "name"),
+    ("points", "workers", "no_room", "name"),
     [
         ([point(1, 100, "latency"), point(2, 101, "lock"), point(4, 99, "lock")], 1, None, "lock"),
         ([point(0, 100, "cpu"), point(1, 60, "latency"), point(2, 70, "ipc")], 0, None, "ipc"),  # one alone tells little
@@ -57,8 +57,8 @@ def test_the_gain(at: Point, now: Point | None, stays: bool, words: str) -> None
         ([point(1, 100, "cpu"), point(2, 200, "cpu"), point(4, 190, "unknown")], 2, None, "cpu"),
     ],
 )
-def test_what_is_in_the_way_of_more(points: list[Point], workers: int, limited_by: str | None, name: str) -> None:
-    assert narrowest_of(points, workers, limited_by)[0] == name
+def test_what_is_in_the_way_of_more(points: list[Point], workers: int, no_room: str | None, name: str) -> None:
+    assert narrowest_of(points, workers, no_room)[0] == name
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_in_the_way_of_more(points: list[Point], workers: int, limited_b
 def test_workers_stay_where_starting_takes_a_part_of_an_epoch(startup_s: float, persistent: bool, advised: Advised) -> None:
     points = [point(1, 100), point(4, 400, startup_s=startup_s)]
     choice = Choice(conclusion="change", workers=4, scores={1: 100.0, 4: 400.0})
-    told = recommendation_of(choice, points, loader_plan(), method="fork", persistent=persistent, limited_by=None)
+    told = recommendation_of(choice, points, loader_plan(), method="fork", persistent=persistent, no_room=None)
 
     assert told is not None
     assert told.persistent_workers == advised
@@ -92,7 +92,7 @@ def test_what_paid_beside_the_number_of_workers_is_in_the_line_and_in_the_gain()
     choice = Choice(conclusion="keep", workers=4, scores={1: 100.0, 4: 400.0})
     points = [point(1, 100), point(4, 400, epoch_s=25.2)]
     told = recommendation_of(
-        choice, points, loader_plan(num_workers=4), method="fork", persistent=False, limited_by=None, trials=trials
+        choice, points, loader_plan(num_workers=4), method="fork", persistent=False, no_room=None, trials=trials
     )
 
     assert told is not None
@@ -104,25 +104,26 @@ def test_what_paid_beside_the_number_of_workers_is_in_the_line_and_in_the_gain()
 
 
 @pytest.mark.parametrize(
-    ("rates", "complete", "more"),
+    ("rates", "chosen", "complete", "more"),
     [
-        ((100, 200, 400), False, True),
-        ((100, 200, 400), True, False),  # the highest rung
-        ((100, 200, 205), False, False),
-        ((100,), False, False),
-        ((), False, False),
+        ((100, 200, 400), 2, False, True),
+        ((100, 200, 400), 2, True, False),  # the highest rung
+        ((100, 200, 400), 0, False, False),  # starting more takes longer than they save
+        ((100, 200, 205), 1, False, False),
+        ((100,), 0, False, False),
+        ((), None, False, False),
     ],
 )
-def test_a_conclusion_on_the_way_up_says_so(rates: tuple[float, ...], complete: bool, more: bool) -> None:
+def test_a_conclusion_on_the_way_up_says_so(rates: tuple[float, ...], chosen: int | None, complete: bool, more: bool) -> None:
     points = [point(workers, rate) for workers, rate in enumerate(rates)]
 
-    assert ("still got faster" in unfinished(points, complete=complete)) == more
+    assert ("still got faster" in unfinished(points, chosen, complete=complete)) == more
 
 
 def test_nothing_is_advised_where_nothing_was_chosen() -> None:
     choice = Choice(conclusion="too_noisy")
 
-    assert recommendation_of(choice, [], loader_plan(), method="fork", persistent=False, limited_by=None) is None
+    assert recommendation_of(choice, [], loader_plan(), method="fork", persistent=False, no_room=None) is None
 
 
 def test_stages_are_never_slower_than_what_came_through() -> None:

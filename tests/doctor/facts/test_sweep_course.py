@@ -171,6 +171,7 @@ ValueError: picture 7 is damaged
     [
         ("answered", IN_A_WORKER, "broke", "the loader broke: ValueError: picture 7 is damaged (/job/train.py:20)"),
         ("killed", None, "broke", "the loader broke: it died by SIGSEGV"),
+        ("answered", "MemoryError", "nothing", "nothing was measured: 0 workers: MemoryError"),  # it may be our own limit
         ("hung", None, "nothing", "nothing was measured: 0 workers: it did not come back in time"),  # the machine may be busy
         ("stuck", None, "nothing", "nothing was measured: 0 workers: it is stuck in the kernel"),
     ],

@@ -65,9 +65,9 @@ def chosen(curve: Curve, bounds: Bounds, **how: Any) -> Choice:
         (waiting(), Bounds(cpus=2, slow=True), [0, 2, 4, 8, 16, 32]),
         (waiting(), Bounds(cpus=2, slow=True, current=1, most=4), [0, 1, 2, 4]),
         (waiting(), Bounds(cpus=2, slow=True, most=1), [0, 1]),
-        (waiting(), Bounds(cpus=2, shards=6), [0, 1, 2, 4, 6]),  # beyond them there is nothing to read
-        (waiting(), Bounds(cpus=2, shards=6, most=3, current=1), [0, 1, 2]),
-        (waiting(), Bounds(cpus=2, shards=2, current=12), [0, 1, 2, 12]),  # as it is, to tell what that gains
+        (waiting(), Bounds(cpus=2, parts=6), [0, 1, 2, 4, 6]),  # beyond them there is nothing to read
+        (waiting(), Bounds(cpus=2, parts=6, most=3, current=1), [0, 1, 2]),
+        (waiting(), Bounds(cpus=2, parts=2, current=12), [0, 1, 2, 12]),  # as it is, to tell what that gains
         (waiting(), Bounds(cpus=2, listed=(3, 1, 9)), [3, 1, 9]),  # as asked for
         (waiting(), Bounds(cpus=0.5), [0, 1, 2, 4, 8, 16, 32]),
     ],

@@ -133,7 +133,13 @@ def plainly(workers: int, _: dict[str, Any]) -> float:
         ({"shards": 1}, [0, 1, 2], 0, "1 shard: more workers would have nothing to read"),  # 2 is how it is
         ({"shards": 2, "sweep": SweepOptions(workers=(1, 4))}, [1, 4], 4, None),  # asked for
         ({"shares": False}, [0, 1], 0, "every worker gives all items: more of them repeat data (see iterable-sharding)"),
-        ({"kind": "map", "shards": 1}, [0, 1, 2, 4, 8, 16, 24, 32], 32, None),  # whatever it is: torch shares indices out
+        ({"kind": "map", "shards": 1, "length": 10**6}, [0, 1, 2, 4, 8, 16, 24, 32], 32, None),  # torch shares indices out
+        (
+            {"kind": "map", "length": 5 * BATCH},
+            [0, 1, 2, 4, 5],
+            5,
+            "an epoch of 5 batches: more workers would have nothing to read",
+        ),
     ],
 )
 def test_no_more_workers_than_have_something_to_read(
@@ -147,7 +153,7 @@ def test_no_more_workers_than_have_something_to_read(
     assert [point.num_workers for point in found.points] == measured
     assert (found.recommended, found.limited_by) == (recommended, limited_by)
     assert found.recommendation is not None
-    assert {point.epoch_s for point in found.points} == {None}  # of an unknown length, and not 0
+    assert {point.epoch_s is None for point in found.points} == {"length" not in facts}  # of an unknown length, and not 0
 
 
 ONLY, SLOWLY = "only 0 and 1 workers were measured", "only 0 and 2 workers were measured"
