@@ -87,6 +87,8 @@ class GpuPart(msgspec.Struct, frozen=True, kw_only=True):
 
     watts: int
     source: str
+    """Where its figures were read. `As read on some`: in what owners of such GPUs published, of nvidia-smi for the most part. `By
+    formula`: with FMAS."""
 
     def product(self, what: str) -> float | None:
         """TFLOP/s of dense products in this type."""

@@ -35,13 +35,6 @@ HELD_DOWN = {"H20 96 GB", "RTX 5090 D"}
 TOLERANCE = 0.015
 """Data sheets print three digits, and clocks rounded to 15 MHz."""
 
-WIDER = {
-    ("L4", "fp16"): 0.05,  # counted at a lower clock than the boost clock that is printed: 1,970 MHz
-    ("L4", "tf32"): 0.05,
-    ("L4", "fp32"): 0.05,
-    ("L4", "fp8"): 0.05,
-}
-
 ABOVE = ("9.0", "10.0", "10.3")
 """Hopper and Blackwell, whose data sheets count fp32 at the highest clock and tensor rates at a lower one, up to 15 % apart."""
 
@@ -67,9 +60,7 @@ def test_the_formula_gives_what_data_sheets_print(part: GpuPart, what: str) -> N
     if part.part in HELD_DOWN and what != "fp32":
         assert (part.product(what) or 0) < 0.5 * counted(part, what)
         return
-    tolerance = WIDER.get((part.part, what), TOLERANCE)
-    if what == "fp32" and part.capability in ABOVE:
-        tolerance = 0.15
+    tolerance = 0.15 if what == "fp32" and part.capability in ABOVE else TOLERANCE
     assert part.product(what) == pytest.approx(counted(part, what), rel=tolerance)
 
 
@@ -161,6 +152,7 @@ NAMES = [
     ("NVIDIA GeForce RTX 3090 Ti", "RTX 3090 Ti"),
     ("GeForce RTX 2080 Ti", "RTX 2080 Ti"),
     ("NVIDIA GeForce RTX 5090", "RTX 5090"),
+    ("NVIDIA RTX PRO 5000 72GB Blackwell", "RTX PRO 5000 Blackwell"),
     ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "RTX PRO 6000 Blackwell Max-Q"),
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000 Blackwell Server"),
     ("NVIDIA TITAN RTX", "TITAN RTX"),
