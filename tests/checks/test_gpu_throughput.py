@@ -409,6 +409,19 @@ def test_where_nothing_was_measured(facts: Node, statuses: tuple[str, str, str])
     assert tuple(facts.judge(check).status for check in (CHECK, CLOCKS, LINK)) == statuses
 
 
+@pytest.mark.parametrize("what", ["begin", "bf16"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_one_whose_products_raise_is_no_pass(what: str, count: int) -> None:
+    """Its equals do well, and it has no rate that falls short."""
+    facts = node("H100", count).seen(raised={what: "AcceleratorError: CUDA error: uncorrectable ECC error"})
+    facts.rates[0].pop("bf16")
+    verdict = facts.judge(CHECK)
+
+    assert verdict.status == "error"
+    assert verdict.reason is not None
+    assert f"gpu:0: {what}: AcceleratorError: CUDA error: uncorrectable ECC error" in verdict.reason.detail
+
+
 def test_those_that_were_left_alone_are_told() -> None:
     assert (
         "gpu:1 was left alone: pid 7 computes on it" in node("H100", 2).seen(1, skipped="pid 7 computes on it").judge(CHECK).seen
