@@ -49,7 +49,7 @@ def levels(state: GpuState) -> dict[str, str]:
     """What the checks say of a machine with this GPU alone: the worst level, or how they ended without one."""
     states = facts.gpu_states(state)
     verdicts = {
-        "health": gpu_health.CHECK.judge(states),
+        "health": gpu_health.CHECK.judge(states, facts.own_gpus(state.index)),
         "idle": gpu_idle.CHECK.judge(states, facts.own_gpus(state.index), facts.nvidia_driver()),
         "precision": gpu_precision.CHECK.judge(states, facts.own_gpus(state.index), WantedPrecision(False)),
         "mode": gpu_mode.CHECK.judge(states, facts.own_gpus(state.index), facts.gpu_sharing(), *[facts.UNKNOWN] * 4),
