@@ -235,8 +235,8 @@ def link_of(loads: tuple[Load, ...], state: GpuState | None) -> Link | None:
     if load is None or state is None:
         return None
     return Link(
-        gen=load.link_gen,
-        width=load.link_width,
+        gen=load.link_gen or None,
+        width=load.link_width or None,  # no link has none
         card_gen=state.link_gen_max,
         card_width=state.link_width_max,
         slot_gen=state.slot_gen_max,

@@ -28,6 +28,8 @@ RECOVERY = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 RECOVERY_FIELD = 230
 """By name and number in nvml.h; an older nvidia-ml-py has no such constant, and passes the number on."""
 
+PCI = "/sys/bus/pci/devices"
+
 MOST_LANES = 32
 """Of PCIe; /sys gives 255 where the bus does not tell."""
 
@@ -123,7 +125,9 @@ class Gpu:
         self.found["pci"] = address(pci)
         self.found["pci_device"] = "%04x" % (pci.pciDeviceId >> 16)
         self.found["pci_subsystem"] = "%04x:%04x" % (pci.pciSubSystemId & 0xFFFF, pci.pciSubSystemId >> 16)
-        self.found["link_width_max"] = lanes_of(self.found["pci"])
+        self.found["link_width_max"], port = lanes_of_both(self.found["pci"])
+        if port is not None:  # for NVML may know the card's alone
+            self.found["slot_width_max"] = min(port, self.found["slot_width_max"] or port)
 
     def look_at_memory(self):
         self.look_at_use()
@@ -327,10 +331,16 @@ def linked(path):
         return ""
 
 
-def lanes_of(pci):
-    """How many lanes the card has; None where the bus does not tell, as in many virtual machines."""
+def lanes_of_both(pci):
+    """How many lanes the card has, and the port of the bus that it hangs on."""
+    card = os.path.realpath(os.path.join(PCI, pci))
+    return lanes_of(card), lanes_of(os.path.dirname(card))
+
+
+def lanes_of(folder):
+    """How many lanes this device has; None where the bus does not tell, as in many virtual machines."""
     try:
-        with open("/sys/bus/pci/devices/%s/max_link_width" % pci, encoding="ascii") as file:
+        with open(os.path.join(folder, "max_link_width"), encoding="ascii") as file:
             lanes = int(file.read())
     except (OSError, ValueError):
         return None

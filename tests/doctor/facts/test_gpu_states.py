@@ -18,6 +18,7 @@ from dl_doctor.facts import gpu_states
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, GpuStates, RemappedRows
 from dl_doctor.facts.wanted_precision import WantedPrecision
 from dl_doctor.model import Unavailable, Verdict
+from dl_doctor.probes import gpu_states as probe
 from tests import facts
 from tests.collected import collected
 from tests.fakes import Fakes
@@ -324,6 +325,32 @@ def test_whose_processes_they_are(folder: Path, sleeper: Any, monkeypatch: pytes
     assert stranger == GpuProcess(pid=by_chance, kind="compute")
     assert (ourselves.ours, ourselves.related, ourselves.memory_bytes) == (True, True, 1 << 30)
     assert [process.stranger for process in state.processes] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("card", "port", "known"),
+    [
+        ("16", "16", (16, 16)),
+        ("16", "8", (16, 8)),  # a laptop, or a slot that shares its lanes
+        ("16", "4", (16, 4)),  # a case with Thunderbolt
+        ("16", None, (16, None)),  # right at the root, as in virtual machines
+        ("255", "0", (None, None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_lanes_of_card_and_port(
+    card: str | None, port: str | None, known: tuple[int | None, int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "pci0000:00/0000:00:01.0/0000:01:00.0"
+    below.mkdir(parents=True)
+    for folder, lanes in ((below, card), (below.parent, port)):
+        if lanes is not None:
+            (folder / "max_link_width").write_text(f"{lanes}\n")
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices/0000:01:00.0").symlink_to(below)
+    monkeypatch.setattr(probe, "PCI", str(tmp_path / "devices"))
+
+    assert probe.lanes_of_both("0000:01:00.0") == known
 
 
 def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path) -> None:
