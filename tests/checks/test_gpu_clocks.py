@@ -53,6 +53,18 @@ def test_a_power_limit_is_the_admins_choice(name: str, limit: float, load: dict[
 
 
 @pytest.mark.parametrize(
+    ("reason", "level"), [("power_brake", "warn"), ("hw_slowdown", "warn"), ("hw_thermal", "fail"), ("sw_thermal", "warn")]
+)
+def test_a_laptop_on_battery(reason: str, level: str) -> None:
+    """It brakes its GPU on purpose; heat is heat."""
+    facts = node("4090 Laptop").under(sm_mhz=600.0, reasons={reason: 1.0}, counted={})
+    (finding,) = facts.judge(CHECK).findings
+
+    assert finding.level == level
+    assert ("on battery" in finding.why) == (reason in ("power_brake", "hw_slowdown"))
+
+
+@pytest.mark.parametrize(
     ("phase", "drawn", "levels"),
     [
         ("sustained", 240.0, ["warn"]),
