@@ -22,8 +22,10 @@ from dl_doctor.units import plain
 FAR_BEHIND = 0.15
 """Below the median of equal GPUs. Proposal; three times what healthy ones differ by."""
 
-POWER_BOUND = 0.4
-"""Part of the data sheet's clock down to which a GPU of few watts goes at its own limit (L4: 72 W). Proposal."""
+POWER_BOUND = 0.5
+FEW_WATTS, POWER_BOUND_OF_FEW = 100, 0.4
+"""Part of the data sheet's clock down to which a GPU goes at its own power limit, and one of few watts (L4: 72 W). Below it
+something else caps it: one of four V100 was seen at 150 W. Proposals."""
 
 SUSTAINED = 0.95
 """Part of the first second's rate that is left after four. Proposal."""
@@ -265,8 +267,11 @@ class Case:
         if brake.reason == "lowered limit":
             default = self.yardstick.power_limit_default_w or 0
             return Cause(f"{words} It is {plain(limit)} W; {plain(default)} W is the default.", "note")
-        bound = not load.sm_mhz or not self.yardstick.at_mhz or load.sm_mhz >= POWER_BOUND * self.yardstick.at_mhz
-        return Cause(f"{words} It is {plain(limit)} W.", "note" if bound else "warn", fixes=() if bound else (self.look(),))
+        lowest = POWER_BOUND_OF_FEW if limit < FEW_WATTS else POWER_BOUND
+        bound = not load.sm_mhz or not self.yardstick.at_mhz or load.sm_mhz >= lowest * self.yardstick.at_mhz
+        if not bound:
+            return Cause(f"{words} It is {plain(limit)} W, which keeps no healthy one so slow.", "warn", fixes=(self.look(),))
+        return Cause(f"{words} It is {plain(limit)} W.", "note")
 
     def slow_link(self, short: Shortfall) -> Cause:
         link, near = self.yardstick.link, self.gpu.device_numa

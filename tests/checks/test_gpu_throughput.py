@@ -135,6 +135,12 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
         ("warn", "pass", "pass"),
         "built",
     ),
+    (
+        "power limit at its default, and something else caps it",
+        lambda: node("A100").slow(bf16=120).under(sm_mhz=600.0, power_w=150.0),
+        ("warn", "pass", "pass"),
+        "which keeps no healthy one so slow",
+    ),
     ("4 of 16 lanes", four_lanes, ("fail", "pass", "fail"), "Its link has 4 lanes of 16."),
     ("generation 1 under load", stuck_at_first_generation, ("warn", "pass", "warn"), "Its link stays at generation 1 of 4."),
     # at rest it is at generation 1 by design, and copies found it at 5
