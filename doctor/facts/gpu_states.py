@@ -50,8 +50,8 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Of this user, for sure."""
 
     related: bool = False
-    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is
-    in its process group, such as other ranks below the same torchrun."""
+    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, what is
+    in its process group, and where it is a rank other ranks below the same torchrun or srun, which have sessions of their own."""
 
     @property
     def stranger(self) -> bool:

@@ -30,6 +30,9 @@ RECOVERY_FIELD = 230
 
 PCI = "/sys/bus/pci/devices"
 
+RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
+"""What launchers tell each rank on the node."""
+
 MOST_LANES = 32
 """Of PCIe; /sys gives 255 where the bus does not tell."""
 
@@ -260,6 +263,7 @@ class Ours:
         self.family = ancestors(os.getpid())
         self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
         self.group = (status_of(self.doctor) or {}).get("group")
+        self.launcher = launcher_of(self.family[3:]) if any(name in os.environ for name in RANKS) else 0
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -276,7 +280,17 @@ class Ours:
         }
 
     def related(self, pid, known):
-        return pid in self.family or self.doctor in ancestors(pid) or known["group"] == self.group
+        line = ancestors(pid)
+        return pid in self.family or self.doctor in line or self.launcher in line or known["group"] == self.group
+
+
+def launcher_of(family):
+    """What started this rank: torchrun and srun give each of theirs a session of its own. 0 where it is not to be seen."""
+    for pid in family:
+        known = status_of(pid)
+        if known and known["session"] == pid:
+            return known["parent"]
+    return 0
 
 
 def ancestors(pid):
@@ -302,6 +316,7 @@ def status_of(pid):
         "name": begin.partition("(")[2],
         "parent": int(fields[1]),
         "group": int(fields[2]),
+        "session": int(fields[3]),
         "age_s": max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s),
     }
 

@@ -327,6 +327,36 @@ def test_whose_processes_they_are(folder: Path, sleeper: Any, monkeypatch: pytes
     assert [process.stranger for process in state.processes] == [False, True, False]
 
 
+BELOW_TORCHRUN = {
+    50: (51, 53, 53),  # the probe, its interpreter, that one's guard
+    51: (52, 53, 53),
+    52: (53, 53, 53),
+    53: (20, 53, 53),  # a rank, which runs the doctor
+    54: (20, 54, 54),  # another one, and its worker
+    55: (54, 54, 54),
+    20: (10, 20, 10),  # torchrun
+    21: (10, 21, 10),  # another job of the same shell
+    10: (1, 10, 10),
+    1: (0, 1, 1),
+}
+"""Processes by number: their parent, group and session."""
+
+
+@pytest.mark.parametrize(("variables", "related"), [({"LOCAL_RANK": "0"}, {53, 54, 55, 20, 10, 1}), ({}, {53, 20, 10, 1})])
+def test_other_ranks_are_of_the_family(variables: dict[str, str], related: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their GPUs are in use, and nobody is to be told to kill them."""
+    for name in probe.RANKS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    table = {pid: dict(zip(("parent", "group", "session"), known, strict=True)) for pid, known in BELOW_TORCHRUN.items()}
+    monkeypatch.setattr(probe, "status_of", table.get)
+    monkeypatch.setattr(os, "getpid", lambda: 50)
+    ours = probe.Ours(("/dev/nvidia",))
+
+    assert {pid for pid, known in table.items() if ours.related(pid, known)} - {50, 51, 52} == related
+
+
 @pytest.mark.parametrize(
     ("card", "port", "known"),
     [
