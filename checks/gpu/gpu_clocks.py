@@ -61,7 +61,10 @@ def gpu_clocks(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
     if not watched:
         return Verdict.skip(unseen(probe))
     findings = [finding for gpu, yardstick in watched for finding in slowed(gpu, yardstick)]
-    return Verdict("; ".join(seen(watched)), findings)
+    watched_ones = {gpu.gpu for gpu, _ in watched}
+    untold = [gpu.gpu for gpu in probe.gpus if gpu.skipped is None and gpu.gpu not in watched_ones]
+    rest = [f"{', '.join(untold)}: NVML told nothing"] if untold else []
+    return Verdict("; ".join([*seen(watched), *rest]), findings)
 
 
 def of(gpu: ProbedGpu, yardsticks: GpuYardsticks) -> Yardstick | None:

@@ -52,8 +52,9 @@ def gpu_pcie_link(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
         return Verdict.skip("the link to the host is not judged: " + "; ".join(filter(None, reasons)))
     findings = [finding for gpu, link in judged for finding in trouble(gpu, link)]
     alike: dict[str, list[str]] = {}
-    for gpu, link in judged:
-        alike.setdefault(seen(link), []).append(gpu.gpu)
+    for gpu, yardstick in measured:
+        why_not = unjudged(yardstick)
+        alike.setdefault(f"not judged: {why_not}" if why_not or not yardstick.link else seen(yardstick.link), []).append(gpu.gpu)
     return Verdict("; ".join(f"{', '.join(gpus)}: {words}" for words, gpus in alike.items()), findings)
 
 
