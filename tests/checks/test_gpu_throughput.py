@@ -251,6 +251,9 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
     # half of what its compute capability can do, as some are built
     ("a kind that nobody knows", unheard_of, ("pass", "pass", "pass"), ""),
     ("a kind that nobody knows, at half", lambda: unheard_of().slow(bf16=58, tf32=29), ("pass", "pass", "pass"), "slow path"),
+    # as P100, T4G and B200, whose copies reach 68 to 76 % of what their memory could
+    ("copies of a kind that nobody knows", lambda: unheard_of().slow(copy=590), ("pass", "pass", "pass"), ""),
+    ("slow ones", lambda: unheard_of().slow(copy=400), ("warn", "pass", "pass"), "Something else uses the memory"),
     ("a kind that nobody knows, at a fifth", lambda: unheard_of().slow(bf16=20), ("warn", "pass", "pass"), "slow path"),
 ]
 
