@@ -263,7 +263,8 @@ class Ours:
         self.family = ancestors(os.getpid())
         self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
         self.group = (status_of(self.doctor) or {}).get("group")
-        self.launcher = launcher_of(self.family[3:]) if any(name in os.environ for name in RANKS) else 0
+        ranked = any(name in os.environ for name in RANKS)
+        self.rank, self.launcher = rank_and_launcher(self.family[3:] if ranked else [])
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -281,16 +282,17 @@ class Ours:
 
     def related(self, pid, known):
         line = ancestors(pid)
-        return pid in self.family or self.doctor in line or self.launcher in line or known["group"] == self.group
+        other_rank = self.launcher in line and self.rank not in line  # what an earlier job left in our own is none
+        return pid in self.family or self.doctor in line or other_rank or known["group"] == self.group
 
 
-def launcher_of(family):
-    """What started this rank: torchrun and srun give each of theirs a session of its own. 0 where it is not to be seen."""
+def rank_and_launcher(family):
+    """Our rank's process and what started it; torchrun and srun give each rank a session of its own. 0 where out of sight."""
     for pid in family:
         known = status_of(pid)
         if known and known["session"] == pid:
-            return known["parent"]
-    return 0
+            return pid, known["parent"]
+    return 0, 0
 
 
 def ancestors(pid):

@@ -328,10 +328,12 @@ def test_whose_processes_they_are(folder: Path, sleeper: Any, monkeypatch: pytes
 
 
 BELOW_TORCHRUN = {
-    50: (51, 53, 53),  # the probe, its interpreter, that one's guard
-    51: (52, 53, 53),
-    52: (53, 53, 53),
-    53: (20, 53, 53),  # a rank, which runs the doctor
+    50: (51, 53, 56),  # the probe, its interpreter, that one's guard
+    51: (52, 53, 56),
+    52: (53, 53, 56),
+    53: (56, 53, 56),  # the doctor, in a rank's shell, which has something else in its background
+    56: (20, 56, 56),
+    57: (56, 57, 56),
     54: (20, 54, 54),  # another one, and its worker
     55: (54, 54, 54),
     20: (10, 20, 10),  # torchrun
@@ -342,7 +344,9 @@ BELOW_TORCHRUN = {
 """Processes by number: their parent, group and session."""
 
 
-@pytest.mark.parametrize(("variables", "related"), [({"LOCAL_RANK": "0"}, {53, 54, 55, 20, 10, 1}), ({}, {53, 20, 10, 1})])
+@pytest.mark.parametrize(
+    ("variables", "related"), [({"LOCAL_RANK": "0"}, {53, 56, 54, 55, 20, 10, 1}), ({}, {53, 56, 20, 10, 1})]
+)
 def test_other_ranks_are_of_the_family(variables: dict[str, str], related: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Their GPUs are in use, and nobody is to be told to kill them."""
     for name in probe.RANKS:
