@@ -264,14 +264,13 @@ class Case:
             return Cause(words, explained_by="gpu-clocks", fixes=(self.look(),))
         if brake.reason == "locked clocks":
             return Cause(words, "warn", "gpu-clocks", (self.look(),))
-        if brake.reason == "lowered limit":
-            default = self.yardstick.power_limit_default_w or 0
-            return Cause(f"{words} It is {plain(limit)} W; {plain(default)} W is the default.", "note")
-        lowest = POWER_BOUND_OF_FEW if limit < FEW_WATTS else POWER_BOUND
-        bound = not load.sm_mhz or not self.yardstick.at_mhz or load.sm_mhz >= lowest * self.yardstick.at_mhz
-        if not bound:
-            return Cause(f"{words} It is {plain(limit)} W, which keeps no healthy one so slow.", "warn", fixes=(self.look(),))
-        return Cause(f"{words} It is {plain(limit)} W.", "note")
+        default = self.yardstick.power_limit_default_w or limit
+        lowered = f"; {plain(default)} W is the default" if brake.reason == "lowered limit" else ""
+        words += f" It is {plain(limit)} W{lowered}"
+        lowest = (POWER_BOUND_OF_FEW if default < FEW_WATTS else POWER_BOUND) * (min(1, limit / default) if default else 1)
+        if load.sm_mhz and self.yardstick.at_mhz and load.sm_mhz < lowest * self.yardstick.at_mhz:
+            return Cause(f"{words}, which keeps no healthy one so slow.", "warn", fixes=(self.look(),))
+        return Cause(f"{words}.", "note")
 
     def slow_link(self, short: Shortfall) -> Cause:
         link, near = self.yardstick.link, self.gpu.device_numa

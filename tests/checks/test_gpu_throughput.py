@@ -141,6 +141,12 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
         ("warn", "pass", "pass"),
         "which keeps no healthy one so slow",
     ),
+    (
+        "power limit lowered a little, and something else caps it",
+        lambda: node("A100").told(power_limit_w=390.0).slow(bf16=100).under(sm_mhz=480.0, power_w=140.0),
+        ("warn", "pass", "pass"),
+        "It is 390 W; 400 W is the default, which keeps no healthy one so slow",
+    ),
     ("4 of 16 lanes", four_lanes, ("fail", "pass", "fail"), "Its link has 4 lanes of 16."),
     ("generation 1 under load", stuck_at_first_generation, ("warn", "pass", "warn"), "Its link stays at generation 1 of 4."),
     # at rest it is at generation 1 by design, and copies found it at 5
