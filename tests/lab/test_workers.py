@@ -33,7 +33,7 @@ class Holds(Data):
     def __len__(self): return len(self.held)
     def __getitem__(self, index): return len(str(self.held[index]))
 """
-STRINGS = HOLDS + "def held(): return ['/data/train/class/%012d.jpg' % n for n in range(300_000)]" + OF
+STRINGS = HOLDS + "def held(): return ['/data/train/class/%012d.jpg' % n for n in range(150_000)]" + OF
 SHUFFLED = """
 def held():
     import random
@@ -43,7 +43,7 @@ def held():
 """
 MIXED = HOLDS + SHUFFLED + OF
 RECORDS = HOLDS + "def held(): return [{'path': '/data/%012d' % n, 'box': [n, n + 1.5]} for n in range(60_000)]" + OF
-ARRAY = HOLDS.replace("len(str(self.held[index]))", "self.held[index] + 1") + "def held(): return torch.arange(300_000)" + OF
+ARRAY = HOLDS.replace("len(str(self.held[index]))", "self.held[index] + 1") + "def held(): return torch.arange(150_000)" + OF
 CACHE = """
 class Keeps(Data):
     def __init__(self): self.kept = {{}}
@@ -78,16 +78,16 @@ def epoch(python: str, folder: Path, method: str, workers: int) -> Any:
 @pytest.mark.parametrize(
     ("source", "data", "length", "method", "workers", "shuffle"),
     [
-        (STRINGS, "Holds(held())", 300_000, "fork", 1, True),
-        (STRINGS, "Holds(held())", 300_000, "fork", 4, True),
-        (STRINGS, "Holds(held())", 300_000, "fork", 2, False),
+        (STRINGS, "Holds(held())", 150_000, "fork", 1, True),
+        (STRINGS, "Holds(held())", 150_000, "fork", 4, True),
+        (STRINGS, "Holds(held())", 150_000, "fork", 2, False),
         (MIXED, "Holds(held())", 200_000, "fork", 4, True),  # neighbours in the list are none in memory
         (RECORDS, "Holds(held())", 60_000, "fork", 2, True),
         (RECORDS, "Holds(held())", 60_000, "fork", 4, False),
-        (ARRAY, "Holds(held())", 300_000, "fork", 2, True),  # nothing is copied
+        (ARRAY, "Holds(held())", 150_000, "fork", 2, True),  # nothing is copied
         (CACHE + OF, "Keeps()", 20_000, "fork", 2, True),  # each keeps what it has read
         (DECODES + OF, "Decodes()", 6_000, "fork", 2, True),
-        (STRINGS, "Holds(held())", 300_000, "spawn", 2, True),
+        (STRINGS, "Holds(held())", 150_000, "spawn", 2, True),
         (CACHE + OF, "Keeps()", 20_000, "spawn", 1, False),
         (RECORDS, "Holds(held())", 60_000, "forkserver", 2, True),
     ],
