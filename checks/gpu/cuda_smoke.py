@@ -27,7 +27,8 @@ def cuda_smoke(smoke: CudaSmoke, grant: GpuGrant | Unavailable, limits: Limits |
     kernel, fails too; one that does not come back in time is an error, told with its pid, its state and what it waits for.
 
     A GPU that another process holds in exclusive mode, that computes for somebody else or has no GiB of memory left is left
-    alone, and then this check is skipped. An integrated GPU beside one that computes only warns.
+    alone, and then this check is skipped. One that raises "out of memory" all the same is an error: it may be full, or ill. An
+    integrated GPU beside one that computes only warns.
 
     For example, PyTorch of CUDA 13 on a V100 (compute capability 7.0) fails with code 209: it has no code for this kind of GPU.
 
@@ -94,19 +95,29 @@ def not_told(smoke: CudaSmoke, limits: Limits | Unavailable) -> Reason | None:
         return Reason("failed", f"whether it computes cannot be told. {told}")
     if smoke.stopped or smoke.ended.how not in ("answered", "killed", "exited"):
         return Reason("failed", f"not all GPUs were tried: the last process {smoke.ended.in_full}")
-    held = [f"{gpu.label}: {why}" for gpu in smoke.gpus if (why := gpu.skipped or held_by_another(gpu, limits))]
+    full = [gpu.label for gpu in smoke.gpus if out_of_memory(gpu, limits)]
+    if full:
+        return Reason(
+            "failed", f"whether it computes cannot be told, because it is full or ill: {', '.join(full)}: out of memory"
+        )
+    held = [f"{gpu.label}: {why}" for gpu in smoke.gpus if (why := gpu.skipped or held_by_another(gpu))]
     return Reason("absent", f"not tried, because it is in use: {'; '.join(held)}") if held else None
 
 
-def held_by_another(gpu: SmokedGpu, limits: Limits | Unavailable) -> str | None:
+def held_by_another(gpu: SmokedGpu) -> str | None:
     """Why an error only says that another process has this GPU, if so."""
+    held = code_of(gpu) == BUSY and gpu.exclusive
+    return "another process holds it, in exclusive mode" if held else None
+
+
+def out_of_memory(gpu: SmokedGpu, limits: Limits | Unavailable) -> bool:
+    """Whether it may have filled up meanwhile, or be ill: one that was full before is left alone."""
+    return code_of(gpu) == OUT_OF_MEMORY and not limited(limits)
+
+
+def code_of(gpu: SmokedGpu) -> int | None:
     broken = broken_in(gpu)
-    code = broken[1].code if broken else None
-    if code == BUSY and gpu.exclusive:
-        return "another process holds it, in exclusive mode"
-    if code == OUT_OF_MEMORY and not limited(limits):
-        return "none of its memory is left"
-    return None
+    return broken[1].code if broken else None
 
 
 def limited(limits: Limits | Unavailable) -> bool:
@@ -122,7 +133,7 @@ def judged(gpu: SmokedGpu, limits: Limits | Unavailable, *, beside_another: bool
     if gpu.ended and brought_down(gpu.ended):
         return [died(gpu.label, f"{named(gpu)} cannot be used: a process that computed on it {gpu.ended.in_words}", gpu.ended)]
     level: Level = "warn" if gpu.integrated and beside_another else "fail"
-    if (broken := broken_in(gpu)) and not held_by_another(gpu, limits):
+    if (broken := broken_in(gpu)) and not (held_by_another(gpu) or out_of_memory(gpu, limits)):
         return [raised(gpu, *broken, level, limits)]
     return [miscomputed(gpu, what, tried.wrong) for what, tried in gpu.tried.items() if tried.wrong]
 

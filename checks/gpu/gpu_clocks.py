@@ -35,10 +35,11 @@ def gpu_clocks(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
     all wait for the slowest.
 
     ## How it decides
-    A reason counts from 10 % of the time on. The hardware's own slowdown fails: by heat, by the power supply (power brake), or by
-    something that it does not tell. The driver's slowdown by heat warns. So do clocks that are set to less than 90 % of the
-    highest, and a cap while less than 80 % of the power limit is drawn. A power limit below the default is a note: an admin chose
-    it. One at the default bounds most GPUs under full load, as it is meant to. What is told of an idle GPU counts for nothing.
+    A reason counts from 10 % of the time on. The hardware's own slowdown fails: by heat, by the power supply (power brake), or
+    by something that it does not tell; of a laptop the last two only warn. The driver's slowdown by heat warns. So do clocks
+    that are set to less than 90 % of the highest, and a cap while less than 80 % of the power limit is drawn. A power limit
+    below the default is a note: an admin chose it. One at the default bounds most GPUs under full load, as it is meant to. What
+    is told of an idle GPU counts for nothing.
 
     For example, a server card at 1,050 of 1,755 MHz and 88 °C whose counter of heat moved 70 % of the time fails.
 
@@ -60,7 +61,10 @@ def gpu_clocks(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
     if not watched:
         return Verdict.skip(unseen(probe))
     findings = [finding for gpu, yardstick in watched for finding in slowed(gpu, yardstick)]
-    return Verdict("; ".join(seen(watched)), findings)
+    watched_ones = {gpu.gpu for gpu, _ in watched}
+    untold = [gpu.gpu for gpu in probe.gpus if gpu.skipped is None and gpu.gpu not in watched_ones]
+    rest = [f"{', '.join(untold)}: NVML told nothing"] if untold else []
+    return Verdict("; ".join([*seen(watched), *rest]), findings)
 
 
 def of(gpu: ProbedGpu, yardsticks: GpuYardsticks) -> Yardstick | None:
@@ -132,7 +136,7 @@ def finding(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> Finding:
     summary, why, fixes = told(gpu, yardstick, brake)
     measured, expected = figures(yardstick, brake)
     return Finding(
-        level=LEVELS[brake.reason],
+        level=level_of(brake, yardstick),
         subject=gpu.gpu,
         summary=summary,
         measured=measured,
@@ -142,6 +146,11 @@ def finding(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> Finding:
         owner="admin",
         fixes=fixes,
     )
+
+
+def level_of(brake: Brake, yardstick: Yardstick) -> Level:
+    """A laptop on battery, or with a weak charger, brakes its GPU as it should."""
+    return "warn" if yardstick.portable and brake.reason in ("power brake", "hardware slowdown") else LEVELS[brake.reason]
 
 
 def figures(yardstick: Yardstick, brake: Brake) -> tuple[Quantity | None, Quantity | None]:
@@ -174,6 +183,12 @@ def told(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> tuple[str, str, 
             f"Heat makes the driver lower the clock, {part} of the time{hot}: {at}",
             "It was so after two seconds of work; a job works for hours.",
             (cool(), look),
+        )
+    if brake.reason in ("power brake", "hardware slowdown") and yardstick.portable:
+        return (
+            f"The laptop makes the GPU slow down, {part} of the time: {at}",
+            "Laptops do so on battery, and with a charger that is too weak.",
+            (Fix("Plug it in, with the charger that it came with"), look),
         )
     if brake.reason == "power brake":
         return (

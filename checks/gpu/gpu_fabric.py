@@ -2,6 +2,7 @@ from dl_doctor.contract import Check
 from dl_doctor.facts import GpuStates, TorchGpus
 from dl_doctor.facts.gpu_states import GpuState
 from dl_doctor.model import Finding, Fix, Verdict
+from dl_doctor.units import count
 
 NOT_READY = 802
 """cuInit: system not yet initialized; CUresult in cuda.h."""
@@ -55,7 +56,7 @@ def gpu_fabric(states: GpuStates, asked: TorchGpus) -> Verdict:
         told = ", ".join(sorted({without(gpu) for gpu in states.gpus}))
         reason = f"NVML tells of no fabric: {told or states.error}"
         return Verdict.skip(reason) if all(map(not_here, states.gpus)) else Verdict.unknown(reason)
-    findings = [*unregistered(inside), *unwell(inside)]
+    findings = [*unregistered(inside, begun=asked.init_code == 0), *unwell(inside)]
     if waiting and not any(finding.level == "fail" for finding in findings):
         findings.append(not_ready(inside))
     return Verdict(seen(inside, asked), findings)
@@ -82,8 +83,11 @@ def registered(gpu: GpuState) -> bool:
     return gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.status == "SUCCESS"
 
 
-def unregistered(inside: list[GpuState]) -> list[Finding]:
+def unregistered(inside: list[GpuState], *, begun: bool) -> list[Finding]:
     found = []
+    why = 'CUDA does not begin then: error 802, "system not yet initialized".'
+    if begun:
+        why = "CUDA begins, and GPUs that are to reach each other over NVLink may not."
     for divided in (False, True):
         gpus = [gpu for gpu in inside if not registered(gpu) and bool(gpu.mig) is divided]
         told = sorted({f"{gpu.fabric.state}, {gpu.fabric.status}" for gpu in gpus if gpu.fabric})
@@ -92,9 +96,9 @@ def unregistered(inside: list[GpuState]) -> list[Finding]:
                 Finding(
                     level="note" if divided else "fail",
                     subject=", ".join(gpu.label for gpu in gpus),
-                    summary=f"{len(gpus)} GPUs are not registered in their fabric ({'; '.join(told)})"
+                    summary=f"{count(len(gpus), 'GPU')} not registered in the fabric ({'; '.join(told)})"
                     + (": they are divided into instances" if divided else ""),
-                    why="" if divided else 'CUDA does not begin then: error 802, "system not yet initialized".',
+                    why="" if divided else why,
                     owner="admin",
                     fixes=() if divided else start_manager(),
                 )

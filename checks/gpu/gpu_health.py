@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import GpuStates
+from dl_doctor.facts import GpuStates, OwnGpus
 from dl_doctor.facts.gpu_states import GpuState
-from dl_doctor.model import Finding, Fix, Level, Owner, Reason, Verdict
+from dl_doctor.model import Finding, Fix, Level, Owner, Reason, Unavailable, Verdict
 from dl_doctor.units import count
 
 ACTIONS: dict[int, tuple[Level, str]] = {
@@ -23,10 +23,14 @@ REBOOT = (2, 7)
 
 RECOVERY = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 HANDLE = "nvmlDeviceGetHandleByIndex"
+ROWS = "nvmlDeviceGetRemappedRows"
+
+NO_ROWS = ("NOT_SUPPORTED", "FUNCTION_NOT_FOUND")
+"""What it gives where the GPU, or a driver from before there were such GPUs, has none to remap."""
 
 SIGNS = {
     "recovery action": (RECOVERY, "nvmlDeviceGetFieldValues"),
-    "remapped rows": ("nvmlDeviceGetRemappedRows",),
+    "remapped rows": (ROWS,),
     "memory errors": ("nvmlDeviceGetTotalEccErrors",),
     "retired pages": ("nvmlDeviceGetRetiredPages",),
 }
@@ -49,7 +53,7 @@ MEANT_FOR_MEMORY = (
 )
 
 
-def gpu_health(states: GpuStates) -> Verdict:
+def gpu_health(states: GpuStates, own: OwnGpus | Unavailable) -> Verdict:
     """The GPUs are in good health
 
     ## What it checks
@@ -65,7 +69,8 @@ def gpu_health(states: GpuStates) -> Verdict:
     corrected, and such errors in the GPU's memory where it cannot remap rows. Warns: a driver that wants the GPU drained, or
     something that is not known here; a remapping or a retirement that waits for a reset; uncorrected errors that were contained.
     Counts alone are a note: rows that were replaced are what spare rows are for. What a GPU does not support is left out, and one
-    that tells of nothing is skipped.
+    that tells of nothing is skipped. What is wrong with GPUs that are not this job's (CUDA_VISIBLE_DEVICES, Slurm's grant) is a
+    note; one that does not say which it is counts as this job's.
 
     For example, an A100 with 2 uncorrected errors and a row that waits to be remapped warns: work may go on, and the row is
     replaced at the next reset.
@@ -87,7 +92,10 @@ def gpu_health(states: GpuStates) -> Verdict:
         return Verdict.unknown(f"the GPUs cannot be asked how they are: the process for it {ended.in_words}")
     if states.error:
         return Verdict.skip(f"NVML does not begin any more: {states.error}")
-    whole = [gpu for gpu in states.gpus if not gpu.divided]
+    mine = [gpu for gpu in states.gpus if is_ours(gpu, own)]
+    if not mine and isinstance(own, OwnGpus):
+        return Verdict.skip(f"none of the GPUs is this job's, by {own.source}")
+    whole = [gpu for gpu in mine if not gpu.divided]
     if not whole:
         return Verdict.skip("all GPUs are divided (MIG), and instances do not tell of the GPU's health")
     findings = [finding for gpu in whole for finding in judged(gpu)]
@@ -96,7 +104,20 @@ def gpu_health(states: GpuStates) -> Verdict:
     if not told and not findings and not wrong:
         return Verdict.skip(f"the GPUs tell nothing of their health: {codes_of(whole)}")
     reason = Reason("failed", "; ".join(wrong)) if wrong else None
-    return Verdict(seen(whole, told, len(states.gpus) - len(whole)), findings, reason)
+    others = [gpu for gpu in states.gpus if gpu not in mine and not gpu.divided]
+    return Verdict(seen(whole, told, len(mine) - len(whole)), [*findings, *of_others(others)], reason)
+
+
+def is_ours(gpu: GpuState, own: OwnGpus | Unavailable) -> bool:
+    """Those that NVML does not even know a handle of may be anybody's."""
+    return isinstance(own, Unavailable) or own.source == "NVML" or gpu.index in own.indices or HANDLE in gpu.errors
+
+
+def of_others(gpus: list[GpuState]) -> Iterator[Finding]:
+    wrong = [finding.summary for gpu in gpus for finding in judged(gpu) if finding.level != "note"]
+    if wrong:
+        summary = f"Of GPUs that are not this job's: {'; '.join(wrong)}"
+        yield Finding(level="note", subject="other GPUs", summary=summary, owner="admin")
 
 
 def signs_of(gpu: GpuState) -> list[str]:
@@ -182,7 +203,9 @@ def by_errors(gpu: GpuState) -> Iterator[Finding]:
     if in_memory <= 0:
         return
     summary = f"had {count(in_memory, 'uncorrected error')} in its memory since the driver was loaded"
-    if gpu.remapped_rows is None:
+    if gpu.errors.get(ROWS, "NOT_SUPPORTED") not in NO_ROWS:
+        yield found(gpu, "warn", summary, f"NVML does not tell whether rows are to be remapped: {gpu.errors[ROWS]}.")
+    elif gpu.remapped_rows is None:
         yield found(gpu, "fail", summary, "This GPU cannot remap rows: what used that memory was ended, and the next will be.")
     elif not (gpu.remapped_rows.failed or gpu.remapped_rows.pending):
         why = f"They were contained: what used that memory was ended, others were not. {MEANT_FOR_MEMORY}"

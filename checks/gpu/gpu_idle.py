@@ -114,6 +114,8 @@ def of_a_desktop(gpu: GpuState) -> bool:
         return False
     if not gpu.filled:
         return True
+    if not gpu.display_active and any(process.uid and not process.ours for process in drawing):
+        return False  # another user's program draws without a screen, and is no desktop
     if any(process.memory_bytes is None for process in drawing):
         return bool(gpu.display_active)
     explained = sum(process.memory_bytes or 0 for process in drawing) + gpu.related_bytes

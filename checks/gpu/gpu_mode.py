@@ -41,8 +41,9 @@ def gpu_mode(
     models, which CUDA counts in an order of its own. Exclusive mode warns where more ranks than GPUs are on the node and no MPS
     runs. MPS fails where its socket is there and nobody listens, and warns where this user may not use it; if CUDA has begun all
     the same, which the default profile tries, it is a note. A folder without a socket is a note: CUDA goes on without MPS.
-    /dev/null there keeps MPS away on purpose. A vGPU without a licence warns. Instances, vGPUs, MPS, and catching libraries are
-    notes: `gpu-throughput` then gives numbers and no verdict. What the driver does not tell is skipped.
+    /dev/null there keeps MPS away on purpose. A vGPU without a licence warns. vGPUs, MPS, and catching libraries are notes:
+    `gpu-throughput` then gives numbers and no verdict. So are instances, which it holds against their part of the GPU. What the
+    driver does not tell is skipped.
 
     For example, /tmp/nvidia-mps of the host, bound into a container after the daemon was ended, fails: no job there has MPS in
     mind, and none begins CUDA.

@@ -35,7 +35,8 @@ def gpu_pcie_link(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
 
     ## Known limits
     Of a path with switches only the GPU's own link is seen, not the hop between switch and CPU; what is slow there shows in
-    gpu-throughput. Where the slot's lanes are not known, fewer than the card's only warn.
+    gpu-throughput. Where the slot's lanes are not known, fewer than the card's only warn. A port that says that it has lanes
+    which the board has given to another slot fails wrongly.
 
     ## References
     NVIDIA's NVML reference on nvmlDeviceGetCurrPcieLinkWidth, DCGM's PCIe test, NVIDIA/open-gpu-kernel-modules#1010
@@ -51,8 +52,9 @@ def gpu_pcie_link(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
         return Verdict.skip("the link to the host is not judged: " + "; ".join(filter(None, reasons)))
     findings = [finding for gpu, link in judged for finding in trouble(gpu, link)]
     alike: dict[str, list[str]] = {}
-    for gpu, link in judged:
-        alike.setdefault(seen(link), []).append(gpu.gpu)
+    for gpu, yardstick in measured:
+        why_not = unjudged(yardstick)
+        alike.setdefault(f"not judged: {why_not}" if why_not or not yardstick.link else seen(yardstick.link), []).append(gpu.gpu)
     return Verdict("; ".join(f"{', '.join(gpus)}: {words}" for words, gpus in alike.items()), findings)
 
 
@@ -103,7 +105,7 @@ def short_slot(gpu: ProbedGpu, link: Link) -> Finding:
         level="note",
         subject=gpu.gpu,
         summary=f"The slot has {link.slot_width} lanes for a card of {link.card_width}",
-        measured=Quantity(link.slot_width or 0, "lanes", "NVML, of card and slot together"),
+        measured=Quantity(link.slot_width or 0, "lanes", "NVML and /sys, of card and slot together"),
         expected=Quantity(link.card_width or 0, "lanes", "the card"),
         relation="at_least",
         why="The machine is built so, or another card takes the slot's other lanes.",

@@ -16,14 +16,16 @@ from dl_doctor.facts.gpu_shortfalls import (
     Shortfall,
 )
 from dl_doctor.facts.gpu_yardsticks import Brake, Yardstick
-from dl_doctor.model import Finding, Fix, Level, Owner, Quantity, Verdict
+from dl_doctor.model import Finding, Fix, Level, Owner, Quantity, Reason, Verdict
 from dl_doctor.units import plain
 
 FAR_BEHIND = 0.15
 """Below the median of equal GPUs. Proposal; three times what healthy ones differ by."""
 
-POWER_BOUND = 0.4
-"""Part of the data sheet's clock down to which a GPU of few watts goes at its own limit (L4: 72 W). Proposal."""
+POWER_BOUND = 0.5
+FEW_WATTS, POWER_BOUND_OF_FEW = 100, 0.4
+"""Part of the data sheet's clock down to which a GPU goes at its own power limit, and one of few watts (L4: 72 W). Below it
+something else caps it: one of four V100 was seen at 150 W. Proposals."""
 
 SUSTAINED = 0.95
 """Part of the first second's rate that is left after four. Proposal."""
@@ -35,6 +37,9 @@ OVERLAP = 0.3
 """Below it a copy does not hide behind products. Proposal."""
 
 ORDER: tuple[Level, ...] = ("note", "warn", "fail")
+
+MAIN = ("bf16", "fp16")
+"""Types that the verdict goes by: the first, or the second on GPUs before Ampere."""
 
 ORDER_OF_RATES = ("bf16", "fp16", "tf32", "fp32", "fp8", "copy", *HOST_COPIES)
 
@@ -61,7 +66,7 @@ def gpu_throughput(probe: GpuProbe, yardsticks: GpuYardsticks, short: GpuShortfa
     With three equal GPUs or more, one that is 7 % below their median warns, and 15 % below fails; of two it is a note. Equal GPUs
     that twice computed another product from the same numbers fail.
     An instance of MIG is held against its part of the GPU, and warns at most; so does a rate that moves by more than 10 %. Behind
-    shims, MPS, vGPU and confidential computing numbers are told and not judged.
+    shims, MPS, vGPU and confidential computing numbers are told and not judged. A GPU whose products end in an error is no pass.
 
     For example, an H100 SXM that does 410 of 989 TFLOP/s in bf16 at 780 MHz and 91 °C fails, and heat is told as the cause.
 
@@ -84,7 +89,8 @@ def gpu_throughput(probe: GpuProbe, yardsticks: GpuYardsticks, short: GpuShortfa
         return Verdict.unknown(f"nothing could be measured: {raised}") if raised else Verdict.skip("; ".join(skipped) or "no GPU")
     unjudged = [f"{gpu.gpu} is not judged: {reason}" for gpu in measured if (reason := yardsticks.of(gpu.gpu).no_verdict)]
     seen = "; ".join((*figures(measured, probe.rates, yardsticks), *skipped, *unjudged, duration(probe)))
-    if not (short.judged or short.mismatches or short.shortfalls):
+    broken = [f"{gpu.gpu}: {error}" for gpu in measured if (error := broken_off(gpu, probe.rates))]
+    if not (broken or short.judged or short.mismatches or short.shortfalls):
         return Verdict.skip(seen if unjudged else f"{seen}; what it can is not known, by table or formula")
     cases = {gpu.gpu: Case(gpu, yardsticks.of(gpu.gpu), probe.cpu_quota) for gpu in measured}
     return Verdict(
@@ -95,7 +101,15 @@ def gpu_throughput(probe: GpuProbe, yardsticks: GpuYardsticks, short: GpuShortfa
             *(cases[one.gpu].lags(one) for one in short.laggards),
             *(finding for case in cases.values() if not case.yardstick.no_verdict for finding in case.deep()),
         ],
+        Reason("failed", f"not all could be measured: {'; '.join(broken)}") if broken else None,
     )
+
+
+def broken_off(gpu: ProbedGpu, rates: Sequence[Rate]) -> str | None:
+    """The error without which the product that the verdict goes by would be known."""
+    if gpu.backend not in ("cuda", "hip") or any(rate.gpu == gpu.gpu and rate.what in MAIN for rate in rates):
+        return None  # Apple's and Intel's may lack the type
+    return next((f"{what}: {error}" for what, error in gpu.raised.items() if what in ("begin", *MAIN)), None)
 
 
 def figures(gpus: Sequence[ProbedGpu], rates: Sequence[Rate], yardsticks: GpuYardsticks) -> Iterator[str]:
@@ -250,11 +264,13 @@ class Case:
             return Cause(words, explained_by="gpu-clocks", fixes=(self.look(),))
         if brake.reason == "locked clocks":
             return Cause(words, "warn", "gpu-clocks", (self.look(),))
-        if brake.reason == "lowered limit":
-            default = self.yardstick.power_limit_default_w or 0
-            return Cause(f"{words} It is {plain(limit)} W; {plain(default)} W is the default.", "note")
-        bound = not load.sm_mhz or not self.yardstick.at_mhz or load.sm_mhz >= POWER_BOUND * self.yardstick.at_mhz
-        return Cause(f"{words} It is {plain(limit)} W.", "note" if bound else "warn", fixes=() if bound else (self.look(),))
+        default = self.yardstick.power_limit_default_w or limit
+        lowered = f"; {plain(default)} W is the default" if brake.reason == "lowered limit" else ""
+        words += f" It is {plain(limit)} W{lowered}"
+        lowest = (POWER_BOUND_OF_FEW if default < FEW_WATTS else POWER_BOUND) * (min(1, limit / default) if default else 1)
+        if load.sm_mhz and self.yardstick.at_mhz and load.sm_mhz < lowest * self.yardstick.at_mhz:
+            return Cause(f"{words}, which keeps no healthy one so slow.", "warn", fixes=(self.look(),))
+        return Cause(f"{words}.", "note")
 
     def slow_link(self, short: Shortfall) -> Cause:
         link, near = self.yardstick.link, self.gpu.device_numa

@@ -129,12 +129,12 @@ def told(xid: Xid, log: KernelLog, *, quiet: bool) -> Finding:
     level = level_of(xid, quiet=quiet)
     times = f"{xid.count} times, last " if xid.count > 1 else ""
     when = f"{ago(log.now_s - xid.last_s)} ago" if log.now_s is not None and xid.last_s is not None else "at an unknown time"
-    after = "no reset is told after it" if level == "fail" else "the GPU tells that it needs no recovery now" if quiet else "told"
+    after = "; no reset is told after it" if level == "fail" else "; the GPU tells that it needs no recovery now" if quiet else ""
     return Finding(
         level=level,
         subject=xid.pci,
         summary=f"Xid {xid.code} of {xid.pci}: {meaning.meaning} ({times}{when})",
-        why=f"NVIDIA's remedy: {meaning.action}; {after}." + (f" The driver said: {xid.text}" if xid.text else ""),
+        why=f"NVIDIA's remedy: {meaning.action}{after}." + (f" The driver said: {xid.text}" if xid.text else ""),
         owner="admin",
         fixes=mended(meaning, xid),
     )

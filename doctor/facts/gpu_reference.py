@@ -25,6 +25,10 @@ FMAS: dict[tuple[int, int], tuple[int, int]] = {
 """Dense fused multiply-adds of 16 bits, summed up in 32, that a multiprocessor does per clock, by compute capability; the second
 is GeForce's. NVIDIA's whitepapers of Volta to Blackwell."""
 
+WITHOUT_TENSOR_CORES = re.compile(r"GTX 16|\bMX[0-9]{3}|\bT[0-9]{3,4}\b")
+"""GPUs of capability 7.5 that have none, so that half precision goes another way: GeForce GTX 16 and MX, Quadro T, T400 to T1200
+(NVIDIA's Turing TU116 and TU117 chips, from memory). A T4 is none of them."""
+
 LANES: dict[tuple[int, int], int] = {(7, 0): 64, (7, 5): 64, (8, 0): 64}
 """Of 32 bits, likewise. All others have 128."""
 
@@ -201,6 +205,8 @@ def by_memory_clock(mhz: float, bits: int) -> float:
 def formula(what: str, card: Card) -> float | None:
     """TFLOP/s by compute capability, multiprocessors and the highest clock, which is above what data sheets count with."""
     if card.backend != "cuda" or not (card.capability and card.multiprocessors and card.sm_clock_mhz):
+        return None
+    if what == "fp16" and card.capability == (7, 5) and WITHOUT_TENSOR_CORES.search(card.name or ""):
         return None
     return by_clock(what, card.capability, card.multiprocessors, card.sm_clock_mhz, consumer=card.consumer)
 

@@ -50,8 +50,8 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     """Of this user, for sure."""
 
     related: bool = False
-    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, and what is
-    in its process group, such as other ranks below the same torchrun."""
+    """Of the doctor's family: what it was called from, such as a notebook that has begun CUDA, what it has started, what is
+    in its process group, and where it is a rank other ranks below the same torchrun or srun, which have sessions of their own."""
 
     @property
     def stranger(self) -> bool:
@@ -176,7 +176,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
     slot_gen_max: int | None = None
     slot_width_max: int | None = None
-    """Of card and slot together."""
+    """Of card and slot together: by NVML, and the lanes by the port's max_link_width where that is less. Many slots and most
+    laptops have fewer lanes than the card, and NVML's figure was seen to be the card's there (from memory)."""
 
     power_limit_w: float | None = None
     """The one that is enforced."""

@@ -42,6 +42,9 @@ COPY_SHARE = 0.85
 """Of the memory's rate, what a copy reaches where NVIDIA has not published what its kind does: the middle of those that are
 published in the configuration of DCGM."""
 
+COPY_SHARE_OF_UNKNOWN = 0.61
+"""The same of a kind that is not in the table: the lowest of those that are published."""
+
 Reason = Literal[
     "overheated", "hot", "hardware slowdown", "power brake", "locked clocks", "lowered limit", "held below limit", "power limit"
 ]
@@ -183,7 +186,7 @@ def yardstick(gpu: ProbedGpu, state: GpuState | None, shared: tuple[str, ...], e
         kind=kind,
         source=part.source if part else None,
         at_mhz=part.clock_mhz if part else card.sm_clock_mhz,
-        copy_share=(part.copy_share if part else None) or COPY_SHARE,
+        copy_share=(part.copy_share or COPY_SHARE) if part else COPY_SHARE_OF_UNKNOWN,
         instance=card.instance is not None or told.divided,
         no_verdict=no_verdict(gpu, state, shared, encrypted),
         no_link=no_link(gpu, state, part, virtual),
@@ -235,8 +238,8 @@ def link_of(loads: tuple[Load, ...], state: GpuState | None) -> Link | None:
     if load is None or state is None:
         return None
     return Link(
-        gen=load.link_gen,
-        width=load.link_width,
+        gen=load.link_gen or None,
+        width=load.link_width or None,  # no link has none
         card_gen=state.link_gen_max,
         card_width=state.link_width_max,
         slot_gen=state.slot_gen_max,

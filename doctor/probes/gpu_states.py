@@ -28,6 +28,11 @@ RECOVERY = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 RECOVERY_FIELD = 230
 """By name and number in nvml.h; an older nvidia-ml-py has no such constant, and passes the number on."""
 
+PCI = "/sys/bus/pci/devices"
+
+RANKS = ("LOCAL_RANK", "SLURM_LOCALID")
+"""What launchers tell each rank on the node."""
+
 MOST_LANES = 32
 """Of PCIe; /sys gives 255 where the bus does not tell."""
 
@@ -123,7 +128,9 @@ class Gpu:
         self.found["pci"] = address(pci)
         self.found["pci_device"] = "%04x" % (pci.pciDeviceId >> 16)
         self.found["pci_subsystem"] = "%04x:%04x" % (pci.pciSubSystemId & 0xFFFF, pci.pciSubSystemId >> 16)
-        self.found["link_width_max"] = lanes_of(self.found["pci"])
+        self.found["link_width_max"], port = lanes_of_both(self.found["pci"])
+        if port is not None:  # for NVML may know the card's alone
+            self.found["slot_width_max"] = min(port, self.found["slot_width_max"] or port)
 
     def look_at_memory(self):
         self.look_at_use()
@@ -256,6 +263,8 @@ class Ours:
         self.family = ancestors(os.getpid())
         self.doctor = next(iter(self.family[3:]), 0)  # the probe's process, its interpreter and that one's guard are before it
         self.group = (status_of(self.doctor) or {}).get("group")
+        ranked = any(name in os.environ for name in RANKS)
+        self.rank, self.launcher = rank_and_launcher(self.family[3:] if ranked else [])
 
     def known_of(self, pid):
         """Nothing where it is not in this PID namespace, or another one has this number here: drivers give the host's."""
@@ -272,7 +281,18 @@ class Ours:
         }
 
     def related(self, pid, known):
-        return pid in self.family or self.doctor in ancestors(pid) or known["group"] == self.group
+        line = ancestors(pid)
+        other_rank = self.launcher in line and self.rank not in line  # what an earlier job left in our own is none
+        return pid in self.family or self.doctor in line or other_rank or known["group"] == self.group
+
+
+def rank_and_launcher(family):
+    """Our rank's process and what started it; torchrun and srun give each rank a session of its own. 0 where out of sight."""
+    for pid in family:
+        known = status_of(pid)
+        if known and known["session"] == pid:
+            return pid, known["parent"]
+    return 0, 0
 
 
 def ancestors(pid):
@@ -298,6 +318,7 @@ def status_of(pid):
         "name": begin.partition("(")[2],
         "parent": int(fields[1]),
         "group": int(fields[2]),
+        "session": int(fields[3]),
         "age_s": max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s),
     }
 
@@ -327,10 +348,16 @@ def linked(path):
         return ""
 
 
-def lanes_of(pci):
-    """How many lanes the card has; None where the bus does not tell, as in many virtual machines."""
+def lanes_of_both(pci):
+    """How many lanes the card has, and the port of the bus that it hangs on."""
+    card = os.path.realpath(os.path.join(PCI, pci))
+    return lanes_of(card), lanes_of(os.path.dirname(card))
+
+
+def lanes_of(folder):
+    """How many lanes this device has; None where the bus does not tell, as in many virtual machines."""
     try:
-        with open("/sys/bus/pci/devices/%s/max_link_width" % pci, encoding="ascii") as file:
+        with open(os.path.join(folder, "max_link_width"), encoding="ascii") as file:
             lanes = int(file.read())
     except (OSError, ValueError):
         return None

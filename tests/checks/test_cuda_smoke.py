@@ -40,7 +40,8 @@ def wrong(what: str, part: float, index: int = 0) -> Any:
         ([smoked_until("copy", number=BUSY, compute_mode=3)], "skip", []),  # held, perhaps by this very job
         ([smoked_until("copy", number=BUSY, compute_mode=1)], "skip", []),  # of an old driver
         ([smoked_until("copy", number=BUSY, compute_mode=2)], "fail", ["gpu:0"]),  # prohibited
-        ([smoked_until("product", number=NO_MEMORY)], "skip", []),  # it filled up meanwhile
+        ([smoked_until("product", number=NO_MEMORY)], "error", []),  # it filled up meanwhile, or is ill
+        ([WELL, smoked_until("product", number=NO_MEMORY, index=1)], "error", []),
         ([WELL, smoked(1, skipped="it is 97 % busy", copy=None, product=None, convolution=None)], "skip", []),  # not all computed
         ([WELL, smoked_until("product", 1, number=NO_CODE)], "fail", ["gpu:1"]),
         ([WELL, smoked_until("product", 1, number=NO_CODE, integrated=True)], "warn", ["gpu:1"]),  # a processor's own graphics

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.gpu.gpu_clocks import CHECK
+from dl_doctor.checks.gpu.gpu_pcie_link import CHECK as LINK
 from dl_doctor.model import Ended
 from tests.gpus import node
 
@@ -53,6 +54,18 @@ def test_a_power_limit_is_the_admins_choice(name: str, limit: float, load: dict[
 
 
 @pytest.mark.parametrize(
+    ("reason", "level"), [("power_brake", "warn"), ("hw_slowdown", "warn"), ("hw_thermal", "fail"), ("sw_thermal", "warn")]
+)
+def test_a_laptop_on_battery(reason: str, level: str) -> None:
+    """It brakes its GPU on purpose; heat is heat."""
+    facts = node("4090 Laptop").under(sm_mhz=600.0, reasons={reason: 1.0}, counted={})
+    (finding,) = facts.judge(CHECK).findings
+
+    assert finding.level == level
+    assert ("on battery" in finding.why) == (reason in ("power_brake", "hw_slowdown"))
+
+
+@pytest.mark.parametrize(
     ("phase", "drawn", "levels"),
     [
         ("sustained", 240.0, ["warn"]),
@@ -93,6 +106,14 @@ def test_the_finding_tells_what_to_do() -> None:
 def test_looks_that_told_nothing_are_no_pass() -> None:
     """As in virtual machines whose driver keeps it to itself."""
     assert node("A100").under(sm_mhz=None, reasons={}, counted={}).judge(CHECK).status == "skip"
+
+
+def test_a_gpu_that_tells_nothing_beside_others_is_named() -> None:
+    facts = node("A100", 2)
+    facts.loads[1] = {}
+
+    assert facts.judge(CHECK).seen.endswith("power limit; gpu:1: NVML told nothing")
+    assert facts.judge(LINK).seen.endswith("at best 16 of 4; gpu:1: not judged: NVML told nothing of it while copies ran")
 
 
 @pytest.mark.parametrize(

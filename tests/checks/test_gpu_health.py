@@ -8,13 +8,13 @@ import pytest
 from dl_doctor.checks.gpu.gpu_health import ACTIONS, CHECK, NOT_HERE, SIGNS
 from dl_doctor.facts.gpu_states import MemoryErrors, RemappedRows
 from dl_doctor.model import Ended, Verdict
-from tests.facts import gpu_state, gpu_states
+from tests.facts import UNKNOWN, gpu_state, gpu_states, own_gpus
 
 NOTHING = {"memory_errors": None, "remapped_rows": None, "retired_pages": None, "recovery_action": None}
 
 
 def judge(*states: Any, **fields: Any) -> Verdict:
-    return CHECK.judge(gpu_states(*states, **fields))
+    return CHECK.judge(gpu_states(*states, **fields), own_gpus(*range(len(states))))
 
 
 def errors(**counts: Any) -> dict[str, Any]:
@@ -67,6 +67,9 @@ V100 = {
         (errors(uncorrected=2), ["warn"]),  # contained: there are rows to remap
         ({**errors(uncorrected=2), **rows(uncorrected=1, pending=True)}, ["warn", "note"]),  # told once
         ({**V100, **errors(uncorrected=2)}, ["fail"]),
+        ({**V100, **errors(uncorrected=2), "errors": {"nvmlDeviceGetRemappedRows": "NOT_SUPPORTED"}}, ["fail"]),
+        # an A100 of which this user may not see the rows
+        ({**V100, **errors(uncorrected=2), "errors": {"nvmlDeviceGetRemappedRows": "NO_PERMISSION"}}, ["warn"]),
         (errors(uncorrected=1, sram_uncorrected=1), ["fail"]),  # one error, not two
         (errors(uncorrected=3, sram_uncorrected=1), ["fail", "warn"]),
         (errors(uncorrected=None, corrected=None, sram_uncorrected=1), ["fail"]),
@@ -158,6 +161,30 @@ def test_nvml_that_does_not_begin_any_more() -> None:
 
 def test_all_divided() -> None:
     assert judge(gpu_state(mig=True, mig_instances=2, **rows(failed=True))).status == "skip"
+
+
+@pytest.mark.parametrize(
+    ("own", "status", "levels"),
+    [
+        (own_gpus(0, 1), "fail", ["fail", "note"]),  # NVML's: all that it lists
+        (own_gpus(0, 1, source="Slurm's grant"), "fail", ["fail", "note"]),
+        (own_gpus(0, source="Slurm's grant"), "pass", ["note"]),  # a prolog of a job that gets the other one
+        (own_gpus(0, source="CUDA_VISIBLE_DEVICES"), "pass", ["note"]),  # hidden, perhaps because of it
+        (own_gpus(source="CUDA_VISIBLE_DEVICES"), "skip", []),
+        (UNKNOWN, "fail", ["fail", "note"]),
+    ],
+)
+def test_others_gpus_are_a_note(own: Any, status: str, levels: list[str]) -> None:
+    verdict = CHECK.judge(gpu_states(gpu_state(0), gpu_state(1, **rows(failed=True, uncorrected=8))), own)
+
+    assert (verdict.status, [finding.level for finding in verdict.findings]) == (status, levels)
+
+
+def test_a_lost_gpu_may_be_anybodys() -> None:
+    """It does not even tell its address."""
+    lost = gpu_state(1, errors={"nvmlDeviceGetHandleByIndex": "GPU_IS_LOST"})
+
+    assert CHECK.judge(gpu_states(gpu_state(0), lost), own_gpus(0, source="Slurm's grant")).status == "fail"
 
 
 def test_the_fixes() -> None:

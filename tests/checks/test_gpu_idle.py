@@ -53,6 +53,9 @@ def judge(*states: Any, mine: tuple[int, ...] = (0, 1), driver: Any = None, **fi
         ({**LAPTOP, "memory_used_bytes": 2 * GIB, "processes": (gpu_process(kind="graphics", memory=1800 * MIB),)}, ["note"]),
         ({**LAPTOP, "memory_used_bytes": 2 * GIB, "processes": (gpu_process(kind="graphics", memory=None),)}, ["note"]),
         ({**LAPTOP, "memory_used_bytes": 400 * MIB, "utilisation": BUSY}, ["note"]),  # a film
+        # a game on the GPU of a laptop whose screen is the other one's, and somebody's renderer on a server
+        ({**FULL, "display_active": False, "processes": (gpu_process(kind="graphics", uid=1000, ours=True),)}, ["note"]),
+        ({**FULL, "display_active": False, "processes": (gpu_process(kind="graphics"),)}, ["warn"]),
         ({**LAPTOP, "memory_used_bytes": 6 * GIB, "processes": (gpu_process(kind="graphics", memory=GIB),)}, ["warn"]),
         ({**LAPTOP, **FULL, "processes": (gpu_process(**MINE), gpu_process(1, "graphics", memory=GIB))}, ["warn"]),
         # Xorg of a server without screens explains 4 MiB of it

@@ -19,6 +19,7 @@ from tests.gpus import node
         ({"link_width_max": 8, "slot_width_max": 8}, {"link_width": 8}, []),  # built with 8
         ({"link_width_max": None}, {"link_width": 8}, ["fail"]),  # what card and slot can is known
         ({"link_width_max": None, "slot_width_max": None}, {"link_width": 8}, []),
+        ({}, {"link_width": 0, "link_gen": 0}, []),  # no answer
         ({}, {"link_gen": 1}, ["warn"]),
         ({}, {"link_gen": 3}, ["warn"]),
         ({"slot_gen_max": 3}, {"link_gen": 3}, []),  # an older machine

@@ -135,6 +135,18 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
         ("warn", "pass", "pass"),
         "built",
     ),
+    (
+        "power limit at its default, and something else caps it",
+        lambda: node("A100").slow(bf16=120).under(sm_mhz=600.0, power_w=150.0),
+        ("warn", "pass", "pass"),
+        "which keeps no healthy one so slow",
+    ),
+    (
+        "power limit lowered a little, and something else caps it",
+        lambda: node("A100").told(power_limit_w=390.0).slow(bf16=100).under(sm_mhz=480.0, power_w=140.0),
+        ("warn", "pass", "pass"),
+        "It is 390 W; 400 W is the default, which keeps no healthy one so slow",
+    ),
     ("4 of 16 lanes", four_lanes, ("fail", "pass", "fail"), "Its link has 4 lanes of 16."),
     ("generation 1 under load", stuck_at_first_generation, ("warn", "pass", "warn"), "Its link stays at generation 1 of 4."),
     # at rest it is at generation 1 by design, and copies found it at 5
@@ -245,6 +257,9 @@ SCENARIOS: list[tuple[str, Callable[[], Node], tuple[str, str, str], str]] = [
     # half of what its compute capability can do, as some are built
     ("a kind that nobody knows", unheard_of, ("pass", "pass", "pass"), ""),
     ("a kind that nobody knows, at half", lambda: unheard_of().slow(bf16=58, tf32=29), ("pass", "pass", "pass"), "slow path"),
+    # as P100, T4G and B200, whose copies reach 68 to 76 % of what their memory could
+    ("copies of a kind that nobody knows", lambda: unheard_of().slow(copy=590), ("pass", "pass", "pass"), ""),
+    ("slow ones", lambda: unheard_of().slow(copy=400), ("warn", "pass", "pass"), "Something else uses the memory"),
     ("a kind that nobody knows, at a fifth", lambda: unheard_of().slow(bf16=20), ("warn", "pass", "pass"), "slow path"),
 ]
 
@@ -407,6 +422,19 @@ def test_what_could_not_be_measured_is_told() -> None:
 )
 def test_where_nothing_was_measured(facts: Node, statuses: tuple[str, str, str]) -> None:
     assert tuple(facts.judge(check).status for check in (CHECK, CLOCKS, LINK)) == statuses
+
+
+@pytest.mark.parametrize("what", ["begin", "bf16"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_one_whose_products_raise_is_no_pass(what: str, count: int) -> None:
+    """Its equals do well, and it has no rate that falls short."""
+    facts = node("H100", count).seen(raised={what: "AcceleratorError: CUDA error: uncorrectable ECC error"})
+    facts.rates[0].pop("bf16")
+    verdict = facts.judge(CHECK)
+
+    assert verdict.status == "error"
+    assert verdict.reason is not None
+    assert f"gpu:0: {what}: AcceleratorError: CUDA error: uncorrectable ECC error" in verdict.reason.detail
 
 
 def test_those_that_were_left_alone_are_told() -> None:

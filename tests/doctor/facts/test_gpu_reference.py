@@ -232,6 +232,13 @@ UNHEARD_OF = {"name": "NVIDIA RTX X1", "capability": (8, 9), "multiprocessors": 
         ("fp32", UNHEARD_OF, 50 * 128 * 2 * 2500 / 1e6, "formula"),
         ("bf16", UNHEARD_OF | {"sm_clock_mhz": None}, None, None),
         ("bf16", UNHEARD_OF | {"capability": (13, 0)}, None, None),
+        # Turing with tensor cores, and without
+        ("fp16", UNHEARD_OF | {"name": "NVIDIA T4G", "capability": (7, 5)}, 50 * 512 * 2 * 2500 / 1e6, "formula"),
+        *(
+            ("fp16", UNHEARD_OF | {"name": name, "capability": (7, 5)}, None, None)
+            for name in ("NVIDIA GeForce GTX 1660 Ti", "NVIDIA GeForce MX450", "NVIDIA T1000 8GB", "Quadro T2000")
+        ),
+        ("fp32", UNHEARD_OF | {"name": "NVIDIA T1000", "capability": (7, 5)}, 50 * 64 * 2 * 2500 / 1e6, "formula"),
         ("copy", UNHEARD_OF | {"memory_clock_mhz": 9001, "memory_bus_bits": 256}, 576.064, "formula"),
         ("copy", UNHEARD_OF, None, None),
         # a maker of laptops may choose slower memory than most

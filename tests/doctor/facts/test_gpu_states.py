@@ -18,6 +18,7 @@ from dl_doctor.facts import gpu_states
 from dl_doctor.facts.gpu_states import Fabric, GpuProcess, GpuState, GpuStates, RemappedRows
 from dl_doctor.facts.wanted_precision import WantedPrecision
 from dl_doctor.model import Unavailable, Verdict
+from dl_doctor.probes import gpu_states as probe
 from tests import facts
 from tests.collected import collected
 from tests.fakes import Fakes
@@ -49,7 +50,7 @@ def levels(state: GpuState) -> dict[str, str]:
     """What the checks say of a machine with this GPU alone: the worst level, or how they ended without one."""
     states = facts.gpu_states(state)
     verdicts = {
-        "health": gpu_health.CHECK.judge(states),
+        "health": gpu_health.CHECK.judge(states, facts.own_gpus(state.index)),
         "idle": gpu_idle.CHECK.judge(states, facts.own_gpus(state.index), facts.nvidia_driver()),
         "precision": gpu_precision.CHECK.judge(states, facts.own_gpus(state.index), WantedPrecision(False)),
         "mode": gpu_mode.CHECK.judge(states, facts.own_gpus(state.index), facts.gpu_sharing(), *[facts.UNKNOWN] * 4),
@@ -324,6 +325,66 @@ def test_whose_processes_they_are(folder: Path, sleeper: Any, monkeypatch: pytes
     assert stranger == GpuProcess(pid=by_chance, kind="compute")
     assert (ourselves.ours, ourselves.related, ourselves.memory_bytes) == (True, True, 1 << 30)
     assert [process.stranger for process in state.processes] == [False, True, False]
+
+
+BELOW_TORCHRUN = {
+    50: (51, 53, 56),  # the probe, its interpreter, that one's guard
+    51: (52, 53, 56),
+    52: (53, 53, 56),
+    53: (56, 53, 56),  # the doctor, in a rank's shell, which has something else in its background
+    56: (20, 56, 56),
+    57: (56, 57, 56),
+    54: (20, 54, 54),  # another one, and its worker
+    55: (54, 54, 54),
+    20: (10, 20, 10),  # torchrun
+    21: (10, 21, 10),  # another job of the same shell
+    10: (1, 10, 10),
+    1: (0, 1, 1),
+}
+"""Processes by number: their parent, group and session."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "related"), [({"LOCAL_RANK": "0"}, {53, 56, 54, 55, 20, 10, 1}), ({}, {53, 56, 20, 10, 1})]
+)
+def test_other_ranks_are_of_the_family(variables: dict[str, str], related: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their GPUs are in use, and nobody is to be told to kill them."""
+    for name in probe.RANKS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    table = {pid: dict(zip(("parent", "group", "session"), known, strict=True)) for pid, known in BELOW_TORCHRUN.items()}
+    monkeypatch.setattr(probe, "status_of", table.get)
+    monkeypatch.setattr(os, "getpid", lambda: 50)
+    ours = probe.Ours(("/dev/nvidia",))
+
+    assert {pid for pid, known in table.items() if ours.related(pid, known)} - {50, 51, 52} == related
+
+
+@pytest.mark.parametrize(
+    ("card", "port", "known"),
+    [
+        ("16", "16", (16, 16)),
+        ("16", "8", (16, 8)),  # a laptop, or a slot that shares its lanes
+        ("16", "4", (16, 4)),  # a case with Thunderbolt
+        ("16", None, (16, None)),  # right at the root, as in virtual machines
+        ("255", "0", (None, None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_lanes_of_card_and_port(
+    card: str | None, port: str | None, known: tuple[int | None, int | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "pci0000:00/0000:00:01.0/0000:01:00.0"
+    below.mkdir(parents=True)
+    for folder, lanes in ((below, card), (below.parent, port)):
+        if lanes is not None:
+            (folder / "max_link_width").write_text(f"{lanes}\n")
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices/0000:01:00.0").symlink_to(below)
+    monkeypatch.setattr(probe, "PCI", str(tmp_path / "devices"))
+
+    assert probe.lanes_of_both("0000:01:00.0") == known
 
 
 def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path) -> None:
