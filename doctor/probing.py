@@ -114,6 +114,7 @@ class Probes:
         place: Place = "forked",
         title: str | None = None,
         started: "asyncio.Future[int | None] | None" = None,
+        beside: "asyncio.Future[Probed] | None" = None,
     ) -> Probed:
         """Run a probe in a process of its own, at most so long (and GRACE_S, where it is stuck in the kernel).
 
@@ -131,6 +132,7 @@ class Probes:
                 forked from that.
             title: what whoever waits is told; None for the probe's name.
             started: is given its pid when it runs; None where it does not.
+            beside: what it looks at; its deadline counts from when that is done.
         """
         title = title or probe
         if self._system.mounted:
@@ -142,6 +144,9 @@ class Probes:
             await asyncio.wait({asked.started}, timeout=min(START_S, self._left_s()))
             if started is not None:
                 started.set_result(asked.pid)
+            if beside is not None:
+                either: set[asyncio.Future[Any]] = {asked.ended, beside}
+                await asyncio.wait(either, timeout=self._left_s(), return_when=asyncio.FIRST_COMPLETED)
             left_s = self._left_s()
             await asyncio.wait({asked.ended}, timeout=min(deadline_s, left_s))
             late = not asked.ended.done() or (server.given_up and not asked.pid)
@@ -149,7 +154,8 @@ class Probes:
                 server.end(asked)
                 await asyncio.wait({asked.ended}, timeout=GRACE_S if server.given_up else DYING_S)
             if late and left_s < deadline_s:
-                raise Missing(Unavailable.timeout("was cut short by the time of the run (--timeout)"))
+                at = f" at: {asked.said['step']}" if "step" in asked.said else ""
+                raise Missing(Unavailable.timeout(f"was cut short by the time of the run (--timeout){at}"))
             return server.probed(asked, late=late)
         finally:
             if place == "loading":
@@ -175,7 +181,8 @@ class Probes:
             watched = None
             if started.done() and (pid := started.result()):
                 given = {**watching, "pid": pid, "most_s": deadline_s}
-                watched = await self.run(watcher, given, deadline_s=deadline_s + LAST_LOOK_S, title=probe)
+                with suppress(Missing):  # what was measured is worth telling without it
+                    watched = await self.run(watcher, given, deadline_s=LAST_LOOK_S, title=probe, beside=running)
             return await running, watched
         finally:
             running.cancel()

@@ -59,7 +59,7 @@ def gpu_clocks(probe: GpuProbe, yardsticks: GpuYardsticks) -> Verdict:
         return Verdict.skip("the probe of the GPUs' speed gave no answer: see gpu-throughput")
     watched = [(gpu, yardstick) for gpu in probe.gpus if (yardstick := of(gpu, yardsticks)) and tells(yardstick.load)]
     if not watched:
-        return Verdict.skip(unseen(probe))
+        return unseen(probe)
     findings = [finding for gpu, yardstick in watched for finding in slowed(gpu, yardstick)]
     watched_ones = {gpu.gpu for gpu, _ in watched}
     untold = [gpu.gpu for gpu in probe.gpus if gpu.skipped is None and gpu.gpu not in watched_ones]
@@ -76,13 +76,13 @@ def tells(load: Load | None) -> bool:
     return load is not None and (load.sm_mhz is not None or bool(load.reasons or load.counted))
 
 
-def unseen(probe: GpuProbe) -> str:
+def unseen(probe: GpuProbe) -> Verdict:
     skipped = [f"{gpu.gpu}: {gpu.skipped}" for gpu in probe.gpus if gpu.skipped]
     if skipped:
-        return "no GPU was measured: " + "; ".join(skipped)
+        return Verdict.skip("no GPU was measured: " + "; ".join(skipped))
     if probe.watched is not None and probe.watched.how != "answered":
-        return f"the process that asked NVML meanwhile {probe.watched.in_words}"
-    return "NVML told nothing of the clocks" + (f": {probe.watch_error}" if probe.watch_error else "")
+        return Verdict.unknown(f"the process that asked NVML meanwhile {probe.watched.in_words}")
+    return Verdict.skip("NVML told nothing of the clocks" + (f": {probe.watch_error}" if probe.watch_error else ""))
 
 
 def seen(watched: Sequence[tuple[ProbedGpu, Yardstick]]) -> Iterator[str]:
@@ -138,7 +138,7 @@ def finding(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> Finding:
     return Finding(
         level=level_of(brake, yardstick),
         subject=gpu.gpu,
-        summary=summary,
+        summary=f"{gpu.gpu}: {summary}",
         measured=measured,
         expected=expected,
         relation="at_most" if expected and expected.unit == "% of the time" else "at_least",
@@ -167,20 +167,20 @@ def figures(yardstick: Yardstick, brake: Brake) -> tuple[Quantity | None, Quanti
 
 
 def told(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> tuple[str, str, tuple[Fix, ...]]:
-    """Summary, why and fixes."""
+    """Summary without the GPU, why and fixes."""
     which, part, load = nvidia_smi(gpu), percent(brake.share), brake.load
     at = clock(load.sm_mhz, yardstick.clock_max_mhz) or "an unknown clock"
     hot = f" at {plain(load.temperature_c)} °C" if load.temperature_c is not None else ""
     look = Fix("See what NVML says while it works", (f"{which} -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",))
     if brake.reason == "overheated":
         return (
-            f"Heat makes the hardware slow itself down, {part} of the time{hot}: {at}",
+            f"heat makes the hardware slow itself down, {part} of the time{hot}: {at}",
             "It halves the clock, or worse, until it is cooler.",
             (cool(), look),
         )
     if brake.reason == "hot":
         return (
-            f"Heat makes the driver lower the clock, {part} of the time{hot}: {at}",
+            f"heat makes the driver lower the clock, {part} of the time{hot}: {at}",
             "It was so after two seconds of work; a job works for hours.",
             (cool(), look),
         )
@@ -192,31 +192,31 @@ def told(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> tuple[str, str, 
         )
     if brake.reason == "power brake":
         return (
-            f"The power supply asks the GPU to slow down (power brake), {part} of the time: {at}",
+            f"the power supply asks the GPU to slow down (power brake), {part} of the time: {at}",
             "The board's external signal is on: a supply has failed, is too weak, or a plug is not in all the way.",
             (Fix("Have cables, plugs and power supplies looked at", risk="disruptive"), look),
         )
     if brake.reason == "hardware slowdown":
         return (
-            f"The hardware slows itself down, {part} of the time: {at}",
+            f"the hardware slows itself down, {part} of the time: {at}",
             "It says neither heat nor power brake: then it is a current that is too high, or a signal of the board.",
             (Fix("Have cables, plugs and power supplies looked at", risk="disruptive"), look),
         )
     if brake.reason == "held below limit":
         return (
-            f"Its power is capped {part} of the time, though it draws {watts(load.power_w)} of {watts(yardstick.power_limit_w)}",
+            f"its power is capped {part} of the time, though it draws {watts(load.power_w)} of {watts(yardstick.power_limit_w)}",
             "Something else than the GPU's own limit caps it, such as a limit of the chassis that the BMC sets.",
             (Fix("Have the chassis' power settings (BMC, iDRAC, iLO) looked at"), look),
         )
     if brake.reason == "lowered limit":
         default = yardstick.power_limit_default_w
         return (
-            f"Its power limit is {watts(yardstick.power_limit_w)}, by default {watts(default)}, and sets the clock: {at}",
+            f"its power limit is {watts(yardstick.power_limit_w)}, by default {watts(default)}, and sets the clock: {at}",
             "An admin, or a tool, chose it. The GPU is slower by it, and draws less.",
             (Fix("Set the default limit, if that is not wanted", (f"{which} -pl {default:g}",), risk="needs-root"),),
         )
     return (
-        f"Its clocks are set by hand, and not near the highest: {at}",
+        f"its clocks are set by hand, and not near the highest: {at}",
         "Somebody set them (nvidia-smi -ac or -lgc), perhaps for a measurement.",
         (Fix("Let the driver choose them again", (f"{which} -rac", f"{which} -rgc"), risk="needs-root"),),
     )

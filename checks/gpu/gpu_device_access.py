@@ -58,7 +58,10 @@ def gpu_device_access(
 
 
 def seen(access: GpuAccess, driver: NvidiaDriver) -> str:
-    tried = ", ".join(f"{node.name} {node.error or 'opens'}" for node in access.nodes)
+    alike: dict[str, list[str]] = {}
+    for node in access.nodes:
+        alike.setdefault(node.error or "open", []).append(node.name)
+    tried = "; ".join(f"{', '.join(names)}: {how}" for how, names in alike.items())
     untried = [name for name in driver.gpu_nodes if name not in {node.name for node in access.nodes}]
     return f"{tried}; {len(untried)} of other jobs not tried" if untried else tried
 

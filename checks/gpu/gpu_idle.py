@@ -56,9 +56,15 @@ def gpu_idle(states: GpuStates, own: OwnGpus, driver: NvidiaDriver | Unavailable
     if not known:
         return Verdict.skip(f"NVML does not tell who uses them: {why_not(whole[0])}")
     wsl = isinstance(driver, NvidiaDriver) and driver.platform == "wsl"
-    elsewhere = [gpu.index for gpu in known if not gpu.in_use]
+    elsewhere = [gpu.index for gpu in known if of_use(gpu)]
     findings = [found for gpu in known if (found := judged(gpu, elsewhere, wsl=wsl))]
     return Verdict(seen(known, len(mine) - len(known)), findings)
+
+
+def of_use(gpu: GpuState) -> bool:
+    """Whether a job that looks for another GPU can take this one."""
+    worn = gpu.remapped_rows is not None and gpu.remapped_rows.failed
+    return not (gpu.in_use or gpu.lost or gpu.recovery_action or worn or gpu.compute_mode == "prohibited")
 
 
 def why_not(gpu: GpuState) -> str:

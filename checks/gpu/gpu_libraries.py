@@ -122,7 +122,7 @@ def other_version(cuda: Library, ml: Library, driver: NvidiaDriver, nvml: Nvml |
     told = isinstance(nvml, Nvml) and nvml.error == "LIB_RM_VERSION_MISMATCH"
     if not differing and not told:
         return []
-    files = " and ".join(f"{name} {version}" for name, version in differing) or "the libraries"
+    files = " and ".join(f"{name} {version}" for name, version in differing) or "the libraries of another"
     return [
         Finding(
             level="fail",

@@ -84,10 +84,11 @@ def trouble(gpu: ProbedGpu, link: Link) -> Iterator[Finding]:
 
 def narrow(gpu: ProbedGpu, link: Link) -> Finding:
     both = link.slot_width is not None
+    others = "card and slot have" if both else "the card has"
     return Finding(
         level="fail" if both else "warn",
         subject=gpu.gpu,
-        summary=f"The link has {link.width} lanes, {'card and slot have' if both else 'the card has'} {link.best_width}",
+        summary=f"{gpu.gpu}: the link has {link.width} lanes, {others} {link.best_width}",
         measured=Quantity(link.width or 0, "lanes", "NVML while copies ran"),
         expected=Quantity(link.best_width or 0, "lanes", "card and slot" if both else "the card; the slot's are not known"),
         relation="at_least",
@@ -104,7 +105,7 @@ def short_slot(gpu: ProbedGpu, link: Link) -> Finding:
     return Finding(
         level="note",
         subject=gpu.gpu,
-        summary=f"The slot has {link.slot_width} lanes for a card of {link.card_width}",
+        summary=f"{gpu.gpu}: the slot has {link.slot_width} lanes for a card of {link.card_width}",
         measured=Quantity(link.slot_width or 0, "lanes", "NVML and /sys, of card and slot together"),
         expected=Quantity(link.card_width or 0, "lanes", "the card"),
         relation="at_least",
@@ -118,7 +119,7 @@ def slow(gpu: ProbedGpu, link: Link) -> Finding:
     return Finding(
         level="warn",
         subject=gpu.gpu,
-        summary=f"The link stays at generation {link.gen} while copies run, card and slot can {link.best_gen}",
+        summary=f"{gpu.gpu}: the link stays at generation {link.gen} while copies run, card and slot can {link.best_gen}",
         measured=Quantity(link.gen or 0, "PCI Express generation", "NVML while copies ran"),
         expected=Quantity(link.best_gen or 0, "PCI Express generation", "card and slot"),
         relation="at_least",
@@ -135,7 +136,7 @@ def repeated(gpu: ProbedGpu, replays: int) -> Finding:
     return Finding(
         level="warn",
         subject=gpu.gpu,
-        summary=f"{replays} packets had to be sent again while copies ran",
+        summary=f"{gpu.gpu}: {replays} packets had to be sent again while copies ran",
         measured=Quantity(replays, "packets", "NVML's counter of replays"),
         expected=Quantity(REPLAYS, "packets", "DCGM's PCIe test"),
         relation="at_most",

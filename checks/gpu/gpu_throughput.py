@@ -183,7 +183,7 @@ class Case:
         return Finding(
             level=least_of(bad, cause.most, "warn" if self.yardstick.instance or rate.spread > STEADY else "fail"),
             subject=short.gpu,
-            summary=self.summary(short),
+            summary=f"{short.gpu}: {self.summary(short)}",
             measured=Quantity(tidy(rate.achieved), rate.unit, f"{rate.what}, the median of blocks"),
             expected=Quantity(tidy(short.fine), rate.unit, self.source(rate)),
             relation="at_least",
@@ -197,11 +197,11 @@ class Case:
         rate = short.rate
         part = f"{plain(rate.achieved)} {rate.unit}, {percent(rate.achieved / (rate.possible or rate.achieved))}"
         if rate.what == "copy":
-            return f"Copies in its memory reach {part} of its rate"
+            return f"copies in its memory reach {part} of its rate"
         if rate.what in HOST_COPIES:
             source, _, target = rate.what.partition(" to ")
-            return f"Copies from {source} to {target} reach {part} of what card and slot can"
-        return f"Products in {rate.what} reach {part} of what this kind can ({name_of(self.gpu, self.yardstick)})"
+            return f"copies from {source} to {target} reach {part} of what card and slot can"
+        return f"products in {rate.what} reach {part} of what this kind can ({name_of(self.gpu, self.yardstick)})"
 
     def source(self, rate: Rate) -> str:
         possible = f"{plain(rate.possible or 0)} {rate.unit}"
@@ -298,7 +298,7 @@ class Case:
         return Finding(
             level=least_of(bad, "warn" if lag.starved or rate.spread > STEADY else "fail"),
             subject=lag.gpu,
-            summary=f"It is {percent(lag.gap)} slower than its equals in {'copies' if rate.what == 'copy' else rate.what}",
+            summary=f"{lag.gpu} is {percent(lag.gap)} slower than its equals in {'copies' if rate.what == 'copy' else rate.what}",
             measured=Quantity(tidy(rate.achieved), rate.unit, rate.what),
             expected=Quantity(tidy((1 - BEHIND) * lag.against), rate.unit, f"{percent(BEHIND)} below {others}"),
             relation="at_least",
@@ -319,7 +319,7 @@ class Case:
             yield Finding(
                 level="note",
                 subject=gpu.gpu,
-                summary=f"{percent(max(gpu.overlap, 0))} of a copy from the host hides behind products",
+                summary=f"{gpu.gpu}: {percent(max(gpu.overlap, 0))} of a copy from the host hides behind products",
                 measured=Quantity(round(100 * max(gpu.overlap, 0)), "%", "copies and products in two streams"),
                 expected=Quantity(round(100 * OVERLAP), "%", "on most it is almost all"),
                 relation="at_least",
@@ -331,7 +331,7 @@ class Case:
         return Finding(
             level="note" if brake and brake.reason in ("lowered limit", "power limit") else "warn",
             subject=self.gpu.gpu,
-            summary=f"After four seconds of products {percent(left)} of the first rate is left",
+            summary=f"{self.gpu.gpu}: after four seconds of products {percent(left)} of the first rate is left",
             measured=Quantity(round(100 * left, 1), "%", "the last second's rate by the first one's"),
             expected=Quantity(100 * SUSTAINED, "%", "a GPU that keeps its clock"),
             relation="at_least",
@@ -346,7 +346,7 @@ class Case:
         return Finding(
             level="warn" if starved else "note",
             subject=self.gpu.gpu,
-            summary=f"Launching a kernel takes {plain(took)} µs of the CPU",
+            summary=f"{self.gpu.gpu}: launching a kernel takes {plain(took)} µs of the CPU",
             measured=Quantity(round(took, 1), "µs", "tiny kernels one after another"),
             expected=Quantity(LAUNCH_US, "µs", "3 to 8 are usual for an eager operation"),
             relation="at_most",
@@ -397,7 +397,7 @@ def wrong(mismatch: Mismatch) -> Finding:
     return Finding(
         level="fail" if mismatch.twice else "warn",
         subject=mismatch.gpu,
-        summary=f"From the same numbers it computes another product than {others}, {times}",
+        summary=f"{mismatch.gpu} computes another product than {others} from the same numbers, {times}",
         measured=Quantity(2 if mismatch.twice else 1, "wrong products", "a fixed product, bit by bit"),
         expected=Quantity(0, "wrong products", "equal GPUs with the same library"),
         relation="at_most",

@@ -28,6 +28,9 @@ class Nvml:
             except self.pynvml.NVMLError as error:
                 errors[function] = self.name_of(error.value)
                 return None
+            except UnicodeDecodeError:  # nvidia-ml-py takes every text for UTF-8
+                errors[function] = "NO_TEXT"
+                return None
 
         return ask
 

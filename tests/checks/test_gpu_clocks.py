@@ -98,7 +98,7 @@ def test_the_finding_tells_what_to_do() -> None:
     facts = node("H100").told(power_limit_w=310.0).under(sm_mhz=990.0, reasons={"power_cap": 1.0})
     (finding,) = facts.judge(CHECK).findings
 
-    assert finding.summary == "Its power limit is 310 W, by default 700 W, and sets the clock: 990 of 1,980 MHz"
+    assert finding.summary == "gpu:0: its power limit is 310 W, by default 700 W, and sets the clock: 990 of 1,980 MHz"
     assert (finding.owner, finding.fixes[0].risk) == ("admin", "needs-root")
     assert finding.fixes[0].commands == ("nvidia-smi -i 0000:01:00.0 -pl 700",)
 
@@ -117,16 +117,17 @@ def test_a_gpu_that_tells_nothing_beside_others_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "status", "words"),
     [
-        ({"watch_error": "LIBRARY_NOT_FOUND"}, "LIBRARY_NOT_FOUND"),
-        ({"watched": Ended(how="killed", signal="SIGSEGV")}, "SIGSEGV"),
-        ({}, "NVML told nothing"),
+        ({"watch_error": "LIBRARY_NOT_FOUND"}, "skip", "LIBRARY_NOT_FOUND"),
+        ({"watched": Ended(how="killed", signal="SIGSEGV")}, "error", "SIGSEGV"),
+        ({"watched": Ended(how="hung", step="nvmlDeviceGetPowerUsage 0")}, "error", "nvmlDeviceGetPowerUsage 0"),
+        ({}, "skip", "NVML told nothing"),
     ],
 )
-def test_nothing_seen_is_no_pass(fields: dict[str, Any], words: str) -> None:
+def test_nothing_seen_is_no_pass(fields: dict[str, Any], status: str, words: str) -> None:
     verdict = node("H100").unwatched().whole(**fields).judge(CHECK)
 
-    assert verdict.status == "skip"
+    assert verdict.status == status
     assert verdict.reason is not None
     assert words in verdict.reason.detail

@@ -22,7 +22,7 @@ def test_all_nodes_open(where: str) -> None:
     verdict = judge(where=where)
 
     assert (verdict.status, list(verdict.findings)) == ("pass", [])
-    assert "nvidiactl opens" in verdict.seen
+    assert "nvidia-uvm, nvidia0, nvidia1, nvidiactl: open" in verdict.seen
 
 
 @pytest.mark.parametrize(

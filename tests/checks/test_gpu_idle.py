@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.gpu.gpu_idle import CHECK
+from dl_doctor.facts.gpu_states import RemappedRows
 from dl_doctor.model import Ended, Verdict
 from dl_doctor.units import GIB, MIB
 from tests.facts import gpu_process, gpu_state, gpu_states, nvidia_driver, own_gpus
@@ -105,6 +106,21 @@ def test_an_empty_list_of_processes_is_no_pass(code: str) -> None:
 
 def test_divided_gpus_are_left_out() -> None:
     assert judge(gpu_state(mig=True, mig_instances=7)).status == "skip"
+
+
+@pytest.mark.parametrize(
+    "ill",
+    [
+        {"compute_mode": "prohibited"},
+        {"recovery_action": 1},
+        {"remapped_rows": RemappedRows(corrected=0, uncorrected=9, pending=False, failed=True)},
+        {"errors": {"nvmlDeviceGetName": "GPU_IS_LOST"}},
+    ],
+)
+def test_no_gpu_is_named_instead_that_is_of_no_use(ill: dict[str, Any]) -> None:
+    (finding,) = judge(gpu_state(0, memory_used_bytes=23 * GIB), gpu_state(1, **ill), gpu_state(2), mine=(0, 1, 2)).findings
+
+    assert finding.fixes[0].commands == ("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=2",)
 
 
 def test_a_left_over_process_is_named() -> None:

@@ -77,7 +77,7 @@ def test_one_of_four() -> None:
     (finding,) = verdict.findings
 
     assert (finding.level, finding.subject, finding.owner) == ("fail", "gpu:2", "admin")
-    assert finding.summary == "The link has 4 lanes, card and slot have 16"
+    assert finding.summary == "gpu:2: the link has 4 lanes, card and slot have 16"
     assert verdict.seen == (
         "gpu:0, gpu:1, gpu:3: 16 lanes of generation 5 while copying, at best 16 of 5; "
         "gpu:2: 4 lanes of generation 5 while copying, at best 16 of 5"

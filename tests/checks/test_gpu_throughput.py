@@ -456,8 +456,8 @@ def deep(**fields: Any) -> list[Finding]:
 @pytest.mark.parametrize(
     ("fields", "level", "words"),
     [
-        ({"sustained": 0.88}, "warn", "After four seconds of products 88 %"),
-        ({"launch_us": 22.0}, "note", "Launching a kernel takes 22 µs"),
+        ({"sustained": 0.88}, "warn", "gpu:0: after four seconds of products 88 %"),
+        ({"launch_us": 22.0}, "note", "gpu:0: launching a kernel takes 22 µs"),
         ({"overlap": 0.1}, "note", "10 % of a copy"),
         ({"overlap": -0.02}, "note", "0 % of a copy"),
     ],

@@ -109,8 +109,8 @@ def test_a_hung_probe_is_ended_at_its_deadline(run: Any, place: str) -> None:
 
 
 def test_the_time_of_the_run_goes_before_the_probes_own(run: Any) -> None:
-    text = "import time\ndef probe(arguments, step):\n    time.sleep(60)\n"
-    for left_s, words in ((0.1, "did not fit"), (2, "was cut short")):
+    text = "import time\ndef probe(arguments, step):\n    step('sleep')\n    time.sleep(60)\n"
+    for left_s, words in ((0.1, "did not fit"), (2, "was cut short by the time of the run (--timeout) at: sleep")):
         with pytest.raises(Missing) as caught:
             run(text, left_s=left_s)
         assert (caught.value.reason.kind, words in caught.value.reason.detail) == ("timeout", True)
@@ -390,6 +390,17 @@ def test_what_is_watched_does_not_depend_on_the_watcher(run: Any) -> None:
     watched, watcher = run_watched(run, WATCHED, crashes)
 
     assert (watched.ended.how, watcher.ended.how) == ("answered", "killed")
+
+
+def test_a_watcher_that_hangs_keeps_nobody_waiting(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML may not answer while CUDA computes."""
+    monkeypatch.setattr(probing, "LAST_LOOK_S", 0.5)
+    begin = time.monotonic()
+    hangs = "import time\ndef probe(arguments, step):\n    step('look')\n    open(arguments['mark'], 'w')\n    time.sleep(60)\n"
+    watched, watcher = run_watched(run, WATCHED, hangs)
+
+    assert (watched.ended.how, watcher.ended.how, watcher.ended.step) == ("answered", "hung", "look")
+    assert time.monotonic() - begin < 10
 
 
 def test_what_does_not_start_is_not_watched(run: Any) -> None:

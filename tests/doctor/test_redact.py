@@ -73,6 +73,7 @@ IDENTITY = Identity(
         ("00:00:00:00:00:00 0000:07:00.0", "00:00:00:00:00:00 0000:07:00.0"),  # of no one, and a place on the bus
         ("GPU-5A3F9C1E-1111-2222-3333-444455556666,GPU-5a3f GPU-5b", "GPU-nr001,GPU-nr001 GPU-nr002"),
         ("GPU-5", "GPU-nr"),  # could be both, as before
+        ("gpu-5a3f9c1e-1111-2222-3333-444455556666 gpu-5", "gpu-nr001 gpu-5"),  # in small letters a node's name looks so
         ("GPU-fed GPU-bound MIG-00000000-1111-2222-3333-444455556666", "GPU-fed GPU-bound MIG-nr003"),
         ("5a3f9c1e-1111-2222-3333-444455556666", "nr001"),
         ("postgres://u:p@x@db.x.org:54/y tcp://node18:29500", "postgres://secret-1@server-2:54/y tcp://server-3:29500"),

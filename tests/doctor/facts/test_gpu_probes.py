@@ -95,6 +95,17 @@ def test_an_old_driver_lacks_functions(fakes: Fakes, tmp_path: Path, monkeypatch
     assert told.gpus[0].usable
 
 
+def test_a_name_that_is_no_text_takes_nothing_else_away(machine: Any, tmp_path: Path) -> None:
+    machine("count=2")
+    with (tmp_path / "gpus").open("ab") as file:
+        file.write(b"1.name=NVIDIA \xff\xfe\n")
+
+    assert [(gpu.name, gpu.errors) for gpu in asked().gpus] == [
+        ("NVIDIA H100 80GB HBM3", {}),
+        (None, {"nvmlDeviceGetName": "NO_TEXT"}),
+    ]
+
+
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
 
