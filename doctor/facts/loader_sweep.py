@@ -63,7 +63,7 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
     """Of the bottleneck's name."""
 
     caveat: str = ""
-    """Why hours may be slower than what was measured: a sentence, or nothing."""
+    """Why hours may be slower than what was measured, or an epoch may hold samples several times: sentences, or nothing."""
 
     narrowest: str | None
     """The stage of a sample's way that is in the way."""
@@ -220,8 +220,10 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
         narrowest = narrowest_stage(points, best, bottleneck)
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
     caveat = ""
-    if recommendation is not None and isinstance(credits_, BurstCredits):
-        caveat = not_for_hours(credits_, bottleneck)
+    if recommendation is not None:
+        sharing = course.sharing if (choice.workers or 0) > 1 else ""
+        hours = not_for_hours(credits_, bottleneck) if isinstance(credits_, BurstCredits) else ""
+        caveat = f"{sharing} {hours}".strip()
         recommendation = msgspec.structs.replace(recommendation, reason=f"{recommendation.reason} {caveat}".strip())
     return LoaderSweep(
         caveat=caveat,
