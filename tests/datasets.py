@@ -365,6 +365,17 @@ def shuffled_in_each() -> DataLoader:
     return iterable(Shuffled())
 
 
+class Noisy(IterableDataset):
+    """All items in each worker, with noise, and their numbers."""
+
+    def __iter__(self) -> Iterator[object]:
+        return ({"x": number + torch.randn(3), "meta": (number,)} for number in range(1000))
+
+
+def noisy() -> DataLoader:
+    return iterable(Noisy())
+
+
 def constant() -> DataLoader:
     """Made up for a benchmark: the same item for ever."""
     return iterable(Lines(None, step=0))

@@ -9,7 +9,8 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
 
     ## What it checks
     Up to 2,000 items of each of two workers, as many as come in 4 s, each with the `get_worker_info()` that torch gives it, and
-    the number of shards where the dataset says it.
+    the number of shards where the dataset says it. Whole items are compared, and their parts, such as a key or a label; and what
+    the second worker gives with the random numbers of the first one.
 
     ## Why it matters
     Every worker iterates a copy of the dataset. One that does not look at `get_worker_info()` gives all items in each: with 8
@@ -21,6 +22,10 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     alike prove nothing, and are skipped. Some items of a larger dataset that both give are a note: each may draw at random from
     everything, and that may be meant.
 
+    Where random changes make whole items differ, a part that tells most of them apart and is the same in both warns, if the
+    second worker with the first one's random numbers gives the first one's items. If it gives others, that part is a note: each
+    worker may count its own share. A part of few values, as classes are, is a note where random numbers decide all the rest.
+
     For example, a dataset that yields the lines of a file, in every worker all of them, warns.
 
     ## How to fix
@@ -28,6 +33,8 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
 
     ## Known limits
     Of a dataset with more than 2,000 items, or slow ones, that each worker gives in an order of its own, a note is all there is.
+    Items that are changed at random and have no part that stays as it is look like shares, and those made up of random numbers
+    and a count look like samples that are changed at random.
 
     ## References
     huggingface/datasets#3423, pytorch/pytorch#30599, vahidk/tfrecord#78, espnet/espnet#2081
@@ -45,15 +52,17 @@ def iterable_sharding(draws: WorkerDraws, loader: Loader, plan: LoaderPlan, samp
     if not one.first or not other.first:
         return Verdict("of two workers not both get an item", shards or [idle(one, other, plan)])
     seen = f"of two workers, the first {one.taken or len(one.first)} and {other.taken or len(other.first)} items were compared"
-    if len({*one.first, *other.first}) == 1 and not one.exhausted:
+    if draws.alike:
         return Verdict.skip("all items are alike: whether workers share them out cannot be seen")
-    if some_twice(draws) and (plan.num_workers is None or plan.num_workers > 1):
+    several = plan.num_workers is None or plan.num_workers > 1
+    if several and some_twice(draws):
         return Verdict(seen, [*shards, overlap(draws)])
     if not draws.the_same:
-        return Verdict(seen, [*shards, *common(draws)])
-    if plan.num_workers is not None and plan.num_workers < 2:
+        noted = common(draws) if several else []
+        return Verdict(f"{seen}; {draws.unclear}" if draws.unclear and not noted else seen, [*shards, *noted])
+    if not several:
         return Verdict(f"{seen}: they are the same, and with fewer than two workers that makes no difference")
-    return Verdict(seen, [*shards, the_same(one.taken or len(one.first), plan, draws)])
+    return Verdict(seen, [*shards, the_same(min(one.taken, other.taken) or len(one.first), plan, draws)])
 
 
 def some_twice(draws: WorkerDraws) -> bool:
@@ -77,7 +86,7 @@ def overlap(draws: WorkerDraws) -> Finding:
 
 def common(draws: WorkerDraws) -> list[Finding]:
     if not draws.in_both:
-        return []
+        return common_part(draws)
     most = max(worker.taken for worker in draws.workers)
     return [
         Finding(
@@ -89,14 +98,36 @@ def common(draws: WorkerDraws) -> list[Finding]:
     ]
 
 
+def common_part(draws: WorkerDraws) -> list[Finding]:
+    part = draws.part
+    if part and draws.seed_decides:
+        why = "Random numbers decide the rest. Where they only change samples, there are no shares: samples come several times."
+    elif part and part.the_same and part.tells_apart:
+        why = "Nothing is wrong where each worker counts its own items. If this is a key of the data, each gives everything."
+    else:
+        return []
+    return [
+        Finding(
+            level="note",
+            subject="dataset.__iter__",
+            summary=f"Of item{part.path}, two workers gave {part.in_both} of the same values among {part.compared}",
+            why=why,
+        )
+    ]
+
+
 def the_same(items: int, plan: LoaderPlan, draws: WorkerDraws) -> Finding:
     times = f"{plan.num_workers} times" if plan.num_workers else "as often as there are workers"
     random = draws.generators[0] if draws.generators else None
     cause = f" Their order is drawn from {random.path}, of which each has a copy." if random else ""
+    what = f"{items} items"
+    if draws.part and not (draws.in_order or draws.in_another_order):
+        what = f"{draws.part.compared} values of item{draws.part.path}"
+        cause = " The rest of the items differs by random numbers alone: with the same ones, both gave the same items."
     return Finding(
         level="warn",
         subject="dataset.__iter__",
-        summary=f"Two workers give the same {items} items: every sample comes {times}",
+        summary=f"Two workers give the same {what}: every sample comes {times}",
         why=f"Each worker iterates a copy of the dataset, and it does not share itself out.{cause}",
         fixes=(
             Fix(

@@ -63,7 +63,7 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
     """Of the bottleneck's name."""
 
     caveat: str = ""
-    """Why hours may be slower than what was measured: a sentence, or nothing."""
+    """Why hours may be slower than what was measured, or an epoch may hold samples several times: sentences, or nothing."""
 
     narrowest: str | None
     """The stage of a sample's way that is in the way."""
@@ -222,8 +222,10 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
     all_there_are = any(point.num_workers >= course.bounds.most for point in points)
     all_tried = course.complete or all_there_are or course.bounds.listed is not None
     caveat = ""
-    if recommendation is not None and isinstance(credits_, BurstCredits):
-        caveat = not_for_hours(credits_, bottleneck)
+    if recommendation is not None:
+        sharing = course.sharing if (choice.workers or 0) > 1 else ""
+        hours = not_for_hours(credits_, bottleneck) if isinstance(credits_, BurstCredits) else ""
+        caveat = f"{sharing} {hours}".strip()
         recommendation = msgspec.structs.replace(recommendation, reason=f"{recommendation.reason} {caveat}".strip())
     return LoaderSweep(
         caveat=caveat,

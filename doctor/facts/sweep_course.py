@@ -122,6 +122,9 @@ class Course:
         self.repeats = False
         """Whether each worker gives all of an iterable dataset."""
 
+        self.sharing = ""
+        """What is to be said beside more workers of an iterable dataset: that each may give everything."""
+
         self.trials: Trials | None = None
         self.out_of_time = False
         self.complete = False
@@ -364,7 +367,12 @@ class Course:
 
     def _take_sharing(self, draws: WorkerDraws) -> None:
         """Where each worker gives everything, more of them are no gain, however many samples come: one is the most."""
-        if draws.answered and draws.the_same and self.bounds.listed is None:
+        if draws.unclear:
+            where = "where each gives all of it, more of them repeat data (see iterable-sharding)"
+            self.sharing = f"Whether workers share the data out is not known, as {draws.unclear}: {where}."
+        elif draws.answered and draws.the_same and self.bounds.listed is not None:
+            self.sharing = "Every worker gives all items: more of them repeat data (see iterable-sharding)."
+        elif draws.answered and draws.the_same:
             self.repeats, self.limited_by, self.no_room = True, None, None
             self.nothing_to_read = "every worker gives all items: more of them repeat data (see iterable-sharding)"
             self.bounds = msgspec.structs.replace(self.bounds, most=min(self.bounds.most, 1))
@@ -471,7 +479,7 @@ class Course:
         return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
 
     def _sharing(self) -> Measurement:
-        arguments = arguments_of(self.room.allowed_bytes, 2, min(SHARING_S, self.window_s))
+        arguments = arguments_of("iterable", self.room.allowed_bytes, 2, min(SHARING_S, self.window_s))
         return Measurement(
             kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
         )

@@ -92,15 +92,20 @@ class Loaded:
             "arguments": None if self.loader is None else arguments_of(self.loader, self.torch.utils.data),
         }
 
-    def be_worker(self, number, workers):
-        """Make this process a worker of torch: its one thread, its seeds, its worker_info, and worker_init_fn is called."""
+    def be_worker(self, number, workers, seeded_as=None):
+        """Make this process a worker of torch: its one thread, its seeds, its worker_info, and worker_init_fn is called.
+
+        Its seeds are those of worker `seeded_as`, where that is another one.
+        """
         worker = self.torch.utils.data._utils.worker
+        seeded_as = number if seeded_as is None else seeded_as
+        seed = BASE_SEED + seeded_as
         self.torch.set_num_threads(1)
-        random.seed(BASE_SEED + number)
-        self.torch.manual_seed(BASE_SEED + number)
+        random.seed(seed)
+        self.torch.manual_seed(seed)
         if hasattr(worker, "_generate_state") and imported("numpy"):  # torch before 1.9 does not seed NumPy
-            imported("numpy").random.seed(worker._generate_state(BASE_SEED, number))
-        worker._worker_info = worker.WorkerInfo(id=number, num_workers=workers, seed=BASE_SEED + number, dataset=self.dataset)
+            imported("numpy").random.seed(worker._generate_state(BASE_SEED, seeded_as))
+        worker._worker_info = worker.WorkerInfo(id=number, num_workers=workers, seed=seed, dataset=self.dataset)
         if self.loader is not None and self.loader.worker_init_fn is not None:
             self.loader.worker_init_fn(number)
 

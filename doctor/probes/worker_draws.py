@@ -13,12 +13,16 @@ ITEMS = 2_000
 LEAST_ITEMS = 16
 """Of an iterable dataset, however long they take."""
 
+PARTS_DEPTH, MOST_PARTS, MOST_COLUMNS = 2, 16, 32
+"""An item is taken apart so many levels deep, and what has more parts than that is not: text is a list of many numbers."""
+
 DEPTH, MOST_OBJECTS, MOST_ITEMS = 6, 20_000, 200
 """How far generators are looked for: levels, objects in all, and items of one list or dict."""
 
 
 def probe(arguments, step, loaded):
-    """`allowed_bytes`; `worker`, and how many `workers` there are; `budget_s`, after which no further one is drawn.
+    """`allowed_bytes`; `worker`, the one it is `seeded_as`, and how many `workers` there are; `budget_s`, after which no further
+    one is drawn.
 
     Gives what facts/worker_draws.py says of its fields.
     """
@@ -29,7 +33,7 @@ def probe(arguments, step, loaded):
     generators = generators_of(loaded)
     before = [state_of(generator) for _, _, generator in generators]
     step("become worker %d" % arguments["worker"])
-    loaded.be_worker(arguments["worker"], max(arguments["workers"], 2))
+    loaded.be_worker(arguments["worker"], max(arguments["workers"], 2), arguments["seeded_as"])
     end_s = loaded.clock_s() + arguments["budget_s"]
     drawn = items(loaded, step, end_s) if loaded.iterable else samples(loaded, indices, step, end_s)
     used = [(path, kind) for (path, kind, generator), was in zip(generators, before) if state_of(generator) != was]
@@ -51,12 +55,38 @@ def samples(loaded, indices, step, end_s):
 def items(loaded, step, end_s):
     step("iterate the dataset")
     digests = []
+    parts = []  # type: list[dict[str, str]]
     iterator = iter(loaded.dataset)
     for number, item in enumerate(itertools.islice(iterator, ITEMS)):
-        digests.append(digest(item))
+        apart = dict(parts_of(item))
+        digests.append(apart[""] if "" in apart else digest(sorted(apart.items())))
+        parts.append({path: part[:12] for path, part in apart.items()})  # there are many
         if number + 1 >= LEAST_ITEMS and loaded.clock_s() > end_s:
             break
-    return {"first": digests, "exhausted": len(digests) < LEAST_ITEMS or next(iterator, digests) is digests}
+    exhausted = len(digests) < LEAST_ITEMS or next(iterator, digests) is digests
+    return {"first": digests, "parts": columns_of(parts), "exhausted": exhausted}
+
+
+def parts_of(value, path="", depth=0):
+    """Digests of what an item is made of, such as `[1]['key']`; of one that is not taken apart, its own."""
+    named = []
+    if isinstance(value, dict):
+        named = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        named = list(enumerate(value))
+    if not named or len(named) > MOST_PARTS or depth == PARTS_DEPTH:
+        yield path, digest(value)
+        return
+    for name, one in named:
+        for part in parts_of(one, "%s[%r]" % (path, name), depth + 1):
+            yield part
+
+
+def columns_of(items):
+    """Of each part that all items have, what it is in each of them; of an item that was not taken apart there is none."""
+    common = set(items[0]).intersection(*items) - {""} if items else set()
+    telling = sorted((-len({item[path] for item in items}), path) for path in common)[:MOST_COLUMNS]
+    return {path: [item[path] for item in items] for _, path in telling}
 
 
 def digest(sample):

@@ -46,7 +46,7 @@ def swept(
     *,
     costing: dict[str, Any] | None = None,
     seconds: float = 150.0,
-    shares: bool = True,
+    shares: bool | None = True,
     workers: int = 2,
     **facts: Any,
 ) -> LoaderSweep:
@@ -64,12 +64,14 @@ def swept(
     return told(course, took_s)
 
 
-def answers(wanted: Measurement, rates: Rates, costing: dict[str, Any], *, shares: bool) -> list[dict[str, Any]]:
+def answers(wanted: Measurement, rates: Rates, costing: dict[str, Any], *, shares: bool | None) -> list[dict[str, Any]]:
     if wanted.kind == "costs":
         return [costing]
     if wanted.kind == "sharing":
-        items = [f"item {number}" for number in range(40)]
-        return [draws(items), draws(items[::-1] if shares else items)]
+        items = [f"item {number}" for number in range(80)]
+        if shares is None:
+            return [draws(["alike"] * 40)] * 2
+        return [draws(items[:40]), draws(items[40:] if shares else items[:40])]
     return [rung(9999.0 if wanted.kind == "cached" else rates(wanted.workers, wanted.arguments[0]["changes"]))]
 
 
@@ -154,6 +156,23 @@ def test_no_more_workers_than_have_something_to_read(
     assert (found.recommended, found.limited_by) == (recommended, limited_by)
     assert found.recommendation is not None
     assert {point.epoch_s is None for point in found.points} == {"length" not in facts}  # of an unknown length, and not 0
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, ""),
+        ({"shares": False}, ""),  # it recommends none
+        ({"shares": None}, "Whether workers share the data out is not known, as all items are alike"),
+        ({"shares": False, "sweep": SweepOptions(workers=(1, 4))}, "Every worker gives all items"),  # asked for
+    ],
+)
+def test_what_is_said_beside_workers_that_may_give_the_same(facts: dict[str, Any], said: str) -> None:
+    found = swept(plainly, kind="iterable", length=None, **facts)
+
+    assert found.recommendation is not None
+    assert found.caveat.partition(":")[0] == said
+    assert found.caveat in found.recommendation.reason
 
 
 ONLY, SLOWLY = "only 0 and 1 workers were measured", "only 0 and 2 workers were measured"
