@@ -11,6 +11,9 @@ from types import FrameType
 INTERVAL_S = 0.2
 """Between two looks at what is in flight."""
 
+SOON_S = 0.01
+"""The same where nothing is yet: whoever has something to prepare does it while the first ones start."""
+
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """The signals that ask a process to end."""
 
@@ -74,5 +77,6 @@ class Interruption:
 async def tell(watcher: Watcher, in_flight: Callable[[], Sequence[str]]) -> None:
     """Tell the watcher until it is cancelled."""
     while True:
-        watcher(in_flight())
-        await asyncio.sleep(INTERVAL_S)
+        seen = in_flight()
+        watcher(seen)
+        await asyncio.sleep(INTERVAL_S if seen else SOON_S)
