@@ -109,8 +109,7 @@ def examine(
     judged = [*broken_plugins(catalogue, settings), *(judge(check, collection, settings) for check in checks)]
     results = explained([accepted(result, settings.accept or (), started.date().isoformat()) for result in judged])
     facts, unavailable = collection.as_plain(saved)
-    collection.see_off()
-    return Report(
+    report = Report(
         format_version=FORMAT_VERSION,
         tool=Tool("dl-doctor", __version__),
         run=Run(
@@ -133,6 +132,8 @@ def examine(
         unavailable=unavailable,
         redaction=saved.redaction if saved else None,
     )
+    collection.see_off()
+    return report
 
 
 def verdict_on(

@@ -72,6 +72,7 @@ def environment(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("number", "seconds", "code"), [(0, 0, 1), (2, 60, 130), (15, 60, 143), (9, 60, -9)])
 def test_nothing_is_left(environment: Path, tmp_path: Path, number: int, seconds: int, code: int) -> None:
     """After a normal end, Ctrl-C, SIGTERM and SIGKILL, in namespaces of processes and mounts of its own."""
