@@ -186,7 +186,7 @@ def told(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> tuple[str, str, 
         )
     if brake.reason in ("power brake", "hardware slowdown") and yardstick.portable:
         return (
-            f"The laptop makes the GPU slow down, {part} of the time: {at}",
+            f"the laptop makes the GPU slow down, {part} of the time: {at}",
             "Laptops do so on battery, and with a charger that is too weak.",
             (Fix("Plug it in, with the charger that it came with"), look),
         )

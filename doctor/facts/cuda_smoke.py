@@ -8,7 +8,8 @@ import msgspec
 from dl_doctor.facts.cuda_errors import code_in
 from dl_doctor.facts.environment import Environment
 from dl_doctor.facts.gpu_grant import GpuGrant
-from dl_doctor.facts.gpu_states import GpuState, GpuStates
+from dl_doctor.facts.gpu_left_alone import why_not_begun
+from dl_doctor.facts.gpu_states import GpuStates
 from dl_doctor.facts.memory_budget import MemoryBudget
 from dl_doctor.facts.nvidia_driver import NvidiaDriver
 from dl_doctor.facts.nvml import Nvml
@@ -24,14 +25,10 @@ from dl_doctor.facts.visible_gpus import VisibleGpus
 from dl_doctor.model import NO_GPU, Ended, Unavailable
 from dl_doctor.probing import Probes
 from dl_doctor.system import Missing
-from dl_doctor.units import GIB, binary_size
 
 DEADLINE_S = 40.0
 """For an import that the page cache holds, CUDA's beginning, a second or two for each GPU without persistence, and a GiB of
 NVIDIA's libraries to load. A proposal."""
-
-ROOM_BYTES = GIB
-"""On a GPU, for what CUDA and its libraries take of each that they begin on, a few hundred MiB. A proposal."""
 
 AT_GPU = re.compile(r"on GPU ([0-9]+)$", re.ASCII)
 """How the steps of the probe end in which a GPU is at work."""
@@ -259,18 +256,4 @@ def foreign(nvml: Nvml | Unavailable, own: OwnGpus | Unavailable) -> list[str]:
 def spared(states: GpuStates | Unavailable) -> dict[str, str]:
     """GPUs that are not to be started by us, by their addresses on the bus, and why. A desktop's own programs may use one."""
     known = states.gpus if isinstance(states, GpuStates) else ()
-    return {gpu.pci: why for gpu in known if gpu.pci and (why := in_the_way(gpu))}
-
-
-def in_the_way(gpu: GpuState) -> str | None:
-    if gpu.divided:
-        return None  # what NVML tells is of the card and not of the instance that this job has
-    others = [f"{process.name or 'a process'} ({process.pid})" for process in gpu.processes if process.stranger]
-    if others:
-        return f"{', '.join(others[:3])} computes on it"
-    if gpu.utilised:
-        return f"it is {round(100 * min(gpu.utilisation))} % busy"
-    left = (gpu.memory_total_bytes or 0) - (gpu.memory_used_bytes or 0)
-    if gpu.memory_total_bytes and left < ROOM_BYTES:
-        return f"{binary_size(left)} of its memory are left"
-    return None
+    return {gpu.pci: why for gpu in known if gpu.pci and (why := why_not_begun(gpu))}

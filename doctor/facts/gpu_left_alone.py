@@ -1,9 +1,9 @@
 """Which GPUs nothing may be run on, and why: somebody else uses them, or nothing can be begun there."""
 
 from dl_doctor.facts.gpu_states import MPS_SERVER, GpuProcess, GpuState
-from dl_doctor.units import binary_size
+from dl_doctor.units import GIB, binary_size
 
-LEAST_FREE_BYTES = 1 << 30
+LEAST_FREE_BYTES = GIB
 """For a context, its libraries, and a quarter of what is then left. Proposal."""
 
 
@@ -18,12 +18,26 @@ def why_left_alone(state: GpuState) -> str | None:
         return f"its compute mode is {state.compute_mode}, and {told(working[0])} holds it"
     if state.divided:  # others have other instances; whether ours is in use, its memory tells the probe
         return None
-    if stranger := next((process for process in working if process.stranger), None):
-        return f"{told(stranger)} computes on it"
-    if state.in_use:
-        return in_use(state)
+    return strangers_on(state) or (in_use(state) if state.in_use else too_full(state))
+
+
+def why_not_begun(state: GpuState) -> str | None:
+    """Why not even something small is tried there. A desktop's programs are no reason, nor is what the job itself has there."""
+    if state.divided:
+        return None
+    return strangers_on(state) or (in_use(state) if state.utilised else too_full(state))
+
+
+def strangers_on(state: GpuState) -> str | None:
+    stranger = next((process for process in state.processes if process.stranger), None)
+    return f"{told(stranger)} computes on it" if stranger else None
+
+
+def too_full(state: GpuState) -> str | None:
     free = (state.memory_total_bytes or LEAST_FREE_BYTES) - (state.memory_used_bytes or 0)
-    return f"only {binary_size(max(0, free))} of its memory are free" if free < LEAST_FREE_BYTES else None
+    if not state.memory_total_bytes or free >= LEAST_FREE_BYTES:
+        return None
+    return f"only {binary_size(max(0, free))} of its memory are free"
 
 
 def told(process: GpuProcess) -> str:
@@ -34,5 +48,5 @@ def in_use(state: GpuState) -> str:
     if state.filled:
         return f"{binary_size(state.memory_used_bytes or 0)} of its memory are in use"
     if state.utilised:
-        return f"something keeps it busy: at least {min(state.utilisation):.0%} of the time"
+        return f"something keeps it busy: at least {100 * min(state.utilisation):.0f} % of the time"
     return "it is in use"

@@ -336,7 +336,8 @@ def mismatches(gpus: Iterable[ProbedGpu]) -> Iterator[Mismatch]:
         first = odd([gpu.digest for gpu in equal])
         again = odd([gpu.digest_repeated or gpu.digest for gpu in equal])
         for place in sorted(first | again):
-            yield Mismatch(gpu=equal[place].gpu, equal=len(equal), twice=place in first & again)
+            twice = place in first & again and "digest_repeated" not in equal[place].raised
+            yield Mismatch(gpu=equal[place].gpu, equal=len(equal), twice=twice)
 
 
 def odd(digests: Sequence[str | None]) -> set[int]:

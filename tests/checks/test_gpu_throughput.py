@@ -362,6 +362,12 @@ def test_equal_gpus_compute_the_same(
     assert {finding.subject: finding.level for finding in verdict.findings} == levels
 
 
+def test_a_second_try_that_fails_is_no_second_wrong_product() -> None:
+    machine = node("A100", 8).seen(5, digest="bad", digest_repeated=None, raised={"digest_repeated": "CUDA error"})
+
+    assert [(finding.subject, finding.level) for finding in machine.judge(CHECK).findings] == [("gpu:5", "warn")]
+
+
 def test_unequal_gpus_may_compute_otherwise() -> None:
     one = node("A100", 2).seen(1, name="NVIDIA A100-SXM4-40GB", digest="other")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import CudaSmoke, TorchGpus, cuda_smoke
-from dl_doctor.facts.cuda_smoke import in_the_way
 from dl_doctor.facts.environment import Environment
+from dl_doctor.facts.gpu_left_alone import why_not_begun
 from dl_doctor.facts.gpu_states import GpuProcess, GpuState, GpuStates
 from dl_doctor.facts.ranks import Ranks
 from dl_doctor.facts.target import Target
@@ -162,7 +162,7 @@ def test_one_that_somebody_computes_on_is_not_touched(machine: Any) -> None:
     states = GpuStates(ended=ANSWERED, gpus=(GpuState(index=0, pci="0000:01:00.0", processes=(stranger,)),))
     found = tried(states=states)
 
-    assert [(gpu.skipped, gpu.right) for gpu in found.gpus] == [("python (4711) computes on it", False), (None, True)]
+    assert [(gpu.skipped, gpu.right) for gpu in found.gpus] == [("python (pid 4711) computes on it", False), (None, True)]
 
 
 def test_of_amd_torch_alone_is_asked(machine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,17 +235,17 @@ def test_where_cuda_does_not_begin_no_second_process_tries() -> None:
     [
         ({}, None),
         ({"memory_used_bytes": 78 * GIB, "memory_total_bytes": 80 * GIB}, None),
-        ({"memory_used_bytes": 79 * GIB + GIB // 2, "memory_total_bytes": 80 * GIB}, "512 MiB of its memory are left"),
-        ({"utilisation": (0.9, 0.95, 0.8)}, "it is 80 % busy"),
+        ({"memory_used_bytes": 79 * GIB + GIB // 2, "memory_total_bytes": 80 * GIB}, "only 512 MiB of its memory are free"),
+        ({"utilisation": (0.9, 0.95, 0.8)}, "something keeps it busy: at least 80 % of the time"),
         ({"utilisation": (0.9, 0.0, 0.8)}, None),  # a desktop
         ({"processes": (GpuProcess(pid=7, kind="graphics", name="Xorg", uid=0),)}, None),
         ({"processes": (GpuProcess(pid=7, kind="compute", name="python", uid=0, ours=True),)}, None),
-        ({"processes": (GpuProcess(pid=7, kind="compute"),)}, "a process (7) computes on it"),
+        ({"processes": (GpuProcess(pid=7, kind="compute"),)}, "pid 7 computes on it"),
         ({"mig": True, "mig_instances": 2, "processes": (GpuProcess(pid=7, kind="compute"),)}, None),  # on another instance
     ],
 )
 def test_what_is_in_the_way_on_a_gpu(fields: dict[str, Any], why: str | None) -> None:
-    assert in_the_way(GpuState(index=0, **fields)) == why
+    assert why_not_begun(GpuState(index=0, **fields)) == why
 
 
 def test_libraries_go_by_the_names_that_the_loader_knows(fakes: Fakes, tmp_path: Path) -> None:

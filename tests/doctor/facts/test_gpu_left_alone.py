@@ -28,7 +28,7 @@ MPS = facts.gpu_process(901, kind="compute", memory=30 * MIB, uid=0, name=MPS_SE
         ({"processes": (THEIRS,)}, "python (pid 4711) computes on it"),
         ({"processes": (UNSEEN,)}, "pid 815 computes on it"),
         ({"memory_used_bytes": 12 * GIB}, "12 GiB of its memory are in use"),  # whoever it is, he is out of sight
-        ({"utilisation": (0.9, 0.8, 0.95)}, "something keeps it busy: at least 80% of the time"),
+        ({"utilisation": (0.9, 0.8, 0.95)}, "something keeps it busy: at least 80 % of the time"),
         ({"utilisation": (0.9, 0.0, 0.95)}, None),  # a monitor's look, or a screen that was drawn
         ({"processes": (FAMILY,), "memory_used_bytes": 20 * GIB}, None),  # the notebook that calls the doctor, and waits
         ({"processes": (FAMILY,), "memory_used_bytes": 20 * GIB, "utilisation": (0.9, 0.9, 0.9)}, "something keeps it busy"),
