@@ -144,10 +144,7 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
     left_behind: set[str] = set()
     while True:
         below = descendants(os.getpid())
-        left_behind |= traces(below)
-        for pid in below:
-            if time.monotonic() > begin_s + CLEANING_S or not cleans_up(pid):
-                kill(pid)
+        left_behind |= kill_all([pid for pid in below if time.monotonic() > begin_s + CLEANING_S or not cleans_up(pid)])
         if child not in statuses and not below:  # /proc does not tell
             kill(-child)
         reap(statuses)
@@ -161,32 +158,65 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
 def end(pid: int) -> None:
     """Kill one process with all below it, if it is one of ours."""
     if pid in descendants(os.getpid()):
-        tree = [pid, *descendants(pid)]
-        left_behind = traces(tree)
-        for one in tree:
-            kill(one)
-        remove(left_behind)
+        remove(kill_all([pid, *descendants(pid)]))
+
+
+def kill_all(pids: list[int]) -> set[str]:
+    """Kill these processes and give what they leave. They are stopped first: what is looked at stays as it is."""
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    left_behind = traces(pids)
+    for pid in pids:
+        kill(pid)
+    return left_behind
 
 
 def traces(pids: list[int]) -> set[str]:
-    """What nobody removes when these processes are killed: segments of torch, and folders that multiprocessing listens in.
+    """What nobody removes when these processes are killed: files of ours and segments of torch that have a name yet, folders that
+    multiprocessing listens in or is about to (probes/socket_folder.py), and names of its semaphores.
 
     They are known by being in use, not by their names alone: other containers may have the same /dev/shm. What this process has
     inherited, where it is a fork of a user's, is the user's.
     """
-    names = tuple(f"/dev/shm/torch_{pid}_" for pid in pids)
-    listening = {inode: path for inode, path in sockets() if os.path.basename(os.path.dirname(path)).startswith("pymp-")}
-    inherited = sockets_of(os.getpid())
-    found = set()
+    segments = tuple(f"/dev/shm/torch_{pid}_" for pid in pids)
+    listening = {f"socket:[{inode}]": os.path.dirname(path) for inode, path in sockets()}
+    held, semaphores = set(), set()
     for pid in pids:
-        found |= {path for path in mapped(pid) if path.startswith(names)}
-        found |= {os.path.dirname(listening[inode]) for inode in sockets_of(pid) - inherited if inode in listening}
+        files = mapped(pid)
+        held |= {path for path, _ in files} | {listening.get(name, name) for name in opened(pid)}
+        semaphores |= {inode for path, inode in files if path.startswith("/dev/shm/sem.")}
+    held -= {listening.get(name, name) for name in opened(os.getpid())}
+    semaphores -= {inode for _, inode in mapped(os.getpid())}
+    return {path for path in map(real_name, held) if path.startswith(segments) or is_temporary(path)} | names_of(semaphores)
+
+
+def real_name(path: str) -> str:
+    """Of a file in memory the name that it was given."""
+    return path[len("/memfd:") : -len(" (deleted)")] if path.startswith("/memfd:/") else path
+
+
+def is_temporary(path: str) -> bool:
+    """Whether it is a file of ours or a folder for multiprocessing's sockets."""
+    return os.path.basename(path).startswith((".dl-doctor-probe-", "pymp-")) and not path.endswith(" (deleted)")
+
+
+def names_of(semaphores: set[int]) -> set[str]:
+    """Of multiprocessing's, which the maps of a process show by names that they had before."""
+    found = set()
+    for name in names_in("/dev/shm") if semaphores else ():
+        path = "/dev/shm/" + name
+        try:
+            if name.startswith("sem.mp-") and os.stat(path).st_ino in semaphores:
+                found.add(path)
+        except OSError:  # it is gone
+            pass
     return found
 
 
-def mapped(pid: int) -> list[str]:
-    """Paths of files that a process has mapped."""
-    return [line[line.index("/") :] for line in lines(f"/proc/{pid}/maps") if "/" in line and not line.endswith(" (deleted)")]
+def mapped(pid: int) -> list[tuple[str, int]]:
+    """Path and inode of files that a process has mapped."""
+    fields = [line.split(None, 5) for line in lines(f"/proc/{pid}/maps")]
+    return [(row[5], int(row[4])) for row in fields if len(row) == 6 and row[5].startswith("/")]
 
 
 def sockets() -> list[tuple[str, str]]:
@@ -195,17 +225,22 @@ def sockets() -> list[tuple[str, str]]:
     return [(row[6], row[7]) for row in fields if len(row) == 8]
 
 
-def sockets_of(pid: int) -> set[str]:
-    """Inodes of the sockets that a process has open."""
-    inodes = set()
+def opened(pid: int) -> set[str]:
+    """What a process has open, by the kernel's names: paths, sockets by inode, files in memory."""
+    names = set()
+    for number in names_in(f"/proc/{pid}/fd"):
+        try:
+            names.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+        except OSError:  # it is closed
+            pass
+    return names
+
+
+def names_in(folder: str) -> list[str]:
     try:
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            name = os.readlink(f"/proc/{pid}/fd/{number}")
-            if name.startswith("socket:["):
-                inodes.add(name[len("socket:[") : -1])
-    except OSError:  # it is gone, or closes some
-        pass
-    return inodes
+        return os.listdir(folder)
+    except OSError:  # it is gone, or we may not look
+        return []
 
 
 def lines(path: str) -> list[str]:
@@ -239,10 +274,10 @@ def cleans_up(pid: int) -> bool:
         return False
 
 
-def kill(pid: int) -> None:
-    """End a process, or with a negative number a process group."""
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a process this signal, or with a negative number a process group."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except OSError:  # it is gone
         pass
 

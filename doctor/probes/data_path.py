@@ -106,32 +106,18 @@ def written(path, size, step):
     at = "create a file in %s" % folder
     try:
         step(at)
-        descriptor = nameless(folder)
-        try:
+        with tempfile.TemporaryFile(buffering=0, prefix=".dl-doctor-probe-", dir=folder) as file:
             at = "write %d bytes to %s" % (size, folder)
             step(at)
             content = memoryview(os.urandom(size))
             while content:
-                content = content[os.write(descriptor, content) :]
+                content = content[file.write(content) :]
             at = "synchronize a file in %s" % folder
             step(at)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            os.fsync(file)
     except OSError as error:
         return {"write_refusal": refusal(at, error)}
     return {"written": True}
-
-
-def nameless(folder):
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
-    except (AttributeError, OSError) as error:
-        if getattr(error, "errno", None) in (errno.EACCES, errno.EROFS, errno.EDQUOT, errno.ENOSPC):
-            raise
-    descriptor, name = tempfile.mkstemp(prefix=".dl-doctor-", dir=folder)
-    os.unlink(name)
-    return descriptor
 
 
 def refusal(step, error):

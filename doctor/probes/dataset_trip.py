@@ -7,10 +7,8 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.context
 import multiprocessing.synchronize
-import multiprocessing.util
 import os
 import re
-import shutil
 import signal
 import tempfile
 import threading
@@ -18,6 +16,7 @@ import time
 
 from .attributes import attributes, full_name
 from .culprit import culprit, missing_in
+from .socket_folder import socket_folder
 
 MOST_SECONDS = 8
 """Of pickling, without keeping anything of it."""
@@ -151,11 +150,8 @@ def received(reader):
 def start(child, method):
     if method != "forkserver":
         return child.start()
-    folder = multiprocessing.util.get_temp_dir()  # for its socket, which nobody needs when it has started
-    try:
+    with socket_folder():  # which nobody needs when it has started
         return child.start()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Overheard:

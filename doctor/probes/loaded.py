@@ -8,13 +8,13 @@ import multiprocessing.process
 import os
 import random
 import re
-import shutil
 from time import monotonic  # by a name of ours: the job's code may patch the module
 
 from .at_fork import forget_workers
 from .limits import limit_memory
 from .parcel import Parcel
 from .shards import packages_of, shards_of
+from .socket_folder import make, remove
 
 BASE_SEED = 20_260_101
 """Of workers, where torch draws one for each epoch."""
@@ -40,7 +40,7 @@ class Loaded:
         self.loader = found if torch and isinstance(found, torch.utils.data.DataLoader) else None
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
-        self._folder = own_folder()
+        self._folder = None  # type: str | None
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
@@ -162,6 +162,9 @@ class Loaded:
             for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
                 arguments.pop(name, None)
             arguments["timeout"] = 0
+        elif self._folder is None:
+            with contextlib.suppress(OSError):  # multiprocessing will say so, if it needs one
+                self._folder = make()  # workers share it
         if (
             self.loader is not None
             and "batch_size" in changes
@@ -192,9 +195,8 @@ class Loaded:
             if int(pid) in ours:
                 with contextlib.suppress(OSError):
                     os.unlink("/dev/shm/" + name)
-        folder = own_folder()
-        if folder not in (None, self._folder):
-            shutil.rmtree(folder, ignore_errors=True)  # where a fork server listened; a probe does not end as Python does
+        remove(self._folder)  # a probe does not end as Python does
+        self._folder = None
 
 
 def options_of(kind):
@@ -202,11 +204,6 @@ def options_of(kind):
     codes = [base.__init__.__code__ for base in kind.__mro__ if inspect.isfunction(base.__init__)]
     taken = {name for code in codes for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
     return sorted(taken & {"in_order", "worker_method"})
-
-
-def own_folder():
-    """Where multiprocessing has its sockets; None where it needed none yet."""
-    return multiprocessing.process.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
 
 
 def full_name(value):

@@ -29,7 +29,7 @@ def segment(step, size):
     step("import _posixshmem")
     import _posixshmem  # type: ignore[import-not-found]  # noqa: PLC0415 (a Python can be without it)
 
-    name = "/dl-doctor-" + os.urandom(8).hex()  # a pid is not enough: containers can share /dev/shm
+    name = "/.dl-doctor-probe-" + os.urandom(8).hex()  # a pid is not enough: containers can share /dev/shm
     step("create a segment")
     descriptor = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
     try:

@@ -2,10 +2,10 @@
 
 import errno
 import multiprocessing.connection
-import multiprocessing.util
 import os
-import shutil
 import tempfile
+
+from .socket_folder import socket_folder
 
 
 def probe(arguments, step):  # noqa: ARG001
@@ -53,20 +53,13 @@ def candidates():
 
 
 def write(folder):
-    descriptor, name = tempfile.mkstemp(dir=folder)
-    os.unlink(name)
-    try:
-        os.write(descriptor, b"x" * 4096)
-    finally:
-        os.close(descriptor)
+    with tempfile.TemporaryFile(buffering=0, prefix=".dl-doctor-probe-", dir=folder) as file:
+        file.write(b"x" * 4096)
 
 
 def listen():
-    folder = multiprocessing.util.get_temp_dir()
-    try:
+    with socket_folder():
         multiprocessing.connection.Listener(family="AF_UNIX").close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def refusal(step, use):

@@ -2,11 +2,11 @@
 
 import multiprocessing
 import multiprocessing.connection
-import multiprocessing.util
 import operator
-import shutil
 import signal
 import time
+
+from .socket_folder import socket_folder
 
 
 def probe(arguments, step):
@@ -57,8 +57,5 @@ def answer(method):
 def start(child, method):
     if method != "forkserver":
         return child.start()
-    folder = multiprocessing.util.get_temp_dir()  # for its socket, which nobody needs when it has started
-    try:
+    with socket_folder():  # which nobody needs when it has started
         return child.start()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

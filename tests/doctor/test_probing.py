@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from dl_doctor import probing
 from dl_doctor.model import Ended
+from dl_doctor.probes import socket_folder
 from dl_doctor.probing import Probed, Probes
 from dl_doctor.system import Missing, System
 
@@ -227,6 +229,51 @@ def test_what_a_killed_one_cannot_remove_is_removed(run: Any, place: str, tmp_pa
         assert other.exists()
     finally:
         other.unlink(missing_ok=True)
+
+
+UNFINISHED = """
+import multiprocessing, os, tempfile, time
+from multiprocessing.connection import Listener
+from .socket_folder import own_folder, socket_folder
+def probe(arguments, step):
+    do = arguments["do"]
+    if do == "a semaphore":
+        held = multiprocessing.get_context("spawn").Lock()
+        step("/dev/shm" + held._semlock.name)
+    elif do == "a file of ours":
+        held = open(arguments["file"], "x")
+        step(arguments["file"])
+    else:
+        held = socket_folder()
+        if do == "a folder that is being made":
+            os.mkdir = interrupted(os.mkdir, step)
+        held.__enter__()
+        if do == "a folder where nobody listens any more":
+            listener = Listener(family="AF_UNIX")
+            listener._listener._socket.close()
+        step(own_folder())
+    time.sleep(60)
+def interrupted(mkdir, step):
+    def made(path, mode):
+        mkdir(path, mode)
+        step(path)
+        time.sleep(60)
+    return made
+"""
+
+
+@pytest.mark.parametrize(
+    "do", ["a folder that is being made", "a folder where nobody listens any more", "a semaphore", "a file of ours"]
+)
+def test_what_it_was_about_to_remove_is_removed(run: Any, tmp_path: Path, do: str) -> None:
+    """Whatever instant it is killed at."""
+    shutil.copy(socket_folder.__file__, tmp_path / "probes")
+    ended = run(UNFINISHED, {"do": do, "file": str(tmp_path / ".dl-doctor-probe-x")}, deadline_s=1).ended
+
+    assert ended.how == "hung"
+    assert ended.step is not None
+    assert Path(ended.step).is_absolute()
+    assert not Path(ended.step).exists()
 
 
 SIEVE = """
