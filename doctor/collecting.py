@@ -9,8 +9,9 @@ import msgspec
 
 from dl_doctor.catalogue import Catalogue
 from dl_doctor.contract import needs_of
+from dl_doctor.guards import Begun
 from dl_doctor.model import PROFILES, Profile, Report, Unavailable
-from dl_doctor.probing import Begun, Probes
+from dl_doctor.probing import Probes
 from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed

@@ -30,6 +30,7 @@ from dl_doctor.facts import (
     Target,
     TorchFiles,
 )
+from dl_doctor.guards import Begun
 from dl_doctor.identity import identity_of
 from dl_doctor.model import (
     FORMAT_VERSION,
@@ -50,7 +51,7 @@ from dl_doctor.model import (
     status_without,
 )
 from dl_doctor.outcome import outcome_of, outcome_of_a_sweep
-from dl_doctor.probing import Begun, Probes
+from dl_doctor.probing import Probes
 from dl_doctor.saved import settings_of
 from dl_doctor.settings import Accepted, Settings
 from dl_doctor.system import System

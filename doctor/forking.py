@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from dl_doctor import guard
+from dl_doctor.guards import Begun
 from dl_doctor.probes.at_fork import unsafe_at_fork
 from dl_doctor.probes.leaving import fork, serve
-from dl_doctor.probing import Begun
 
 
 def fork_with(given: object) -> Begun:

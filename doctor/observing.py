@@ -20,9 +20,11 @@ from typing import Any
 
 import msgspec
 
+from dl_doctor.fork_server import ForkServer
 from dl_doctor.guard import descendants, field, wait_channel
+from dl_doctor.guards import Begun, start_guard
 from dl_doctor.observed import sitecustomize
-from dl_doctor.probing import HERE, REAPING_FOR_A_CALLER_S, Begun, ForkServer, signal_name, start_guard
+from dl_doctor.probing import HERE, REAPING_FOR_A_CALLER_S, signal_name
 
 GRACE_S = 5.0
 """How long a command may take to end by SIGTERM before it is killed."""

@@ -7,14 +7,9 @@ for checks to judge.
 """
 
 import asyncio
-import fcntl
-import json
-import os
-import struct
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals, strsignal
@@ -22,18 +17,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from dl_doctor.guard import field, wait_channel
+from dl_doctor.fork_server import TAIL_BYTES, Conversation, ForkServer
+from dl_doctor.guards import Begun, begin
 from dl_doctor.model import Ended, How, Unavailable
 from dl_doctor.system import Missing, System
 
 HERE = Path(__file__).parent
-GUARD = str(HERE / "guard.py")
-FORK_SERVER = (HERE / "probes" / "forkserver.py").read_text(encoding="utf-8")
-
-TAIL_BYTES = 16 << 10
-"""Kept of what a probe prints: the end."""
-
-LARGEST_MESSAGE_BYTES = 16 << 20
 
 START_S = 20.0
 """How long an interpreter may take to start: seconds where it comes over a network."""
@@ -47,9 +36,6 @@ DYING_S = 0.5
 GRACE_S = 0.8
 """How long a guard may take, past the deadline, to end everything and say so: as long, and some more."""
 
-
-HIGHEST_STREAM = 2
-"""The descriptor of standard error."""
 
 REAPING_S = 0.2
 """How long ends are waited for, so that nothing is left when we end."""
@@ -82,13 +68,13 @@ class Probes:
     own_python = sys.executable
     """The interpreter that runs the doctor."""
 
-    caller: "Begun | None" = None
+    caller: Begun | None = None
     """A fork of the process that called dl_doctor.check, or that a command has started, which is where its dataset is."""
 
     loaded_since_s: float | None = None
     """When there was something that probes can be `loaded` with, by the system's clock."""
 
-    def __init__(self, system: System, end_s: float, caller: "Begun | None" = None) -> None:
+    def __init__(self, system: System, end_s: float, caller: Begun | None = None) -> None:
         self._system = system
         self._end_s = end_s
         """When the run's time is over, by the system's clock."""
@@ -156,13 +142,26 @@ class Probes:
             if late and left_s < deadline_s:
                 at = f" at: {asked.said['step']}" if "step" in asked.said else ""
                 raise Missing(Unavailable.timeout(f"was cut short by the time of the run (--timeout){at}"))
-            return server.probed(asked, late=late)
+            return probed(server, asked, late=late)
         finally:
             if place == "loading":
                 self.loaded_since_s = self._system.clock_s()
             self.in_flight.remove(title)
             if place == "apart":
                 server.close()
+
+    async def run_each(
+        self,
+        probe: str,
+        arguments: Sequence[dict[str, Any]],
+        *,
+        deadline_s: float,
+        place: Place = "forked",
+        title: str | None = None,
+    ) -> list[Probed]:
+        """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
+        runs = (self.run(probe, given, deadline_s=deadline_s, place=place, title=title) for given in arguments)
+        return await asyncio.gather(*runs)
 
     async def run_watched(
         self, probe: str, arguments: dict[str, Any], *, watcher: str, watching: dict[str, Any], python: str, deadline_s: float
@@ -192,7 +191,7 @@ class Probes:
         if not self._system.mounted:
             self._server(python, "forked").import_early(WANTED_BY_SEVERAL)
 
-    def _server(self, python: str | None, place: Place) -> "ForkServer":
+    def _server(self, python: str | None, place: Place) -> ForkServer:
         """The one that forks in this interpreter, where it lives; a new one otherwise."""
         self._left_s()
         name = LOADED if place in ("loading", "loaded") else python
@@ -236,302 +235,33 @@ class Probes:
             time.sleep(0.002)
             self._guards = [begun for begun in self._guards if not begun.reaped()]
 
-    async def run_each(
-        self,
-        probe: str,
-        arguments: Sequence[dict[str, Any]],
-        *,
-        deadline_s: float,
-        place: Place = "forked",
-        title: str | None = None,
-    ) -> list[Probed]:
-        """Run a probe once for each of these arguments, all at the same time: one that hangs delays none of the others."""
-        runs = (self.run(probe, given, deadline_s=deadline_s, place=place, title=title) for given in arguments)
-        return await asyncio.gather(*runs)
 
-
-class Begun:
-    """A guard that has been started, and our ends of the pipes to it."""
-
-    def __init__(
-        self,
-        start: Callable[[tuple[int, ...], tuple[int, ...]], int],
-        script: str | None = None,
-        python: str | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        """Have it started.
-
-        Args:
-            start: is given the guard's ends and ours, and gives the guard's pid.
-            script: what a process that was forked runs.
-            python: its interpreter, where it is not ours.
-            variables: its environment, where it is not ours.
-        """
-        self.script = script
-        self.python = python
-        self.variables = variables
-        control, self.control = pipe()
-        requests, self.requests = pipe()
-        self.answers, answers = pipe()
-        self.output, output = pipe()
-        theirs = (control, requests, answers, output)
-        try:
-            self._pid = start(theirs, (self.control, self.requests, self.answers, self.output))
-        finally:
-            for number in theirs:
-                os.close(number)
-        for number in (self.requests, self.answers, self.output):
-            os.set_blocking(number, False)
-        self._open = True
-        self._reaped = False
-
-    @property
-    def given_up(self) -> bool:
-        """We have had the guard end it."""
-        return self.control < 0
-
-    def give_up(self) -> None:
-        """Have the guard end everything. A byte says so: another thread's fork may hold the pipe open."""
-        control, self.control = self.control, -1
-        if control >= 0:
-            with suppress(BrokenPipeError):
-                os.write(control, b"!")
-            os.close(control)
-
-    def end(self, pid: int) -> None:
-        """Have the guard kill one process, with all below it."""
-        with suppress(BrokenPipeError):
-            os.write(self.control, b"%d " % pid)
-
-    def close(self) -> None:
-        """Let go. The guard kills what is left and ends by itself; nothing is waited for."""
-        self.give_up()
-        was_open, self._open = self._open, False
-        if was_open:
-            for number in (self.requests, self.answers, self.output):
-                os.close(number)
-
-    def reaped(self) -> bool:
-        """Whether it has ended and nothing is left of it."""
-        with suppress(ChildProcessError):
-            self._reaped = self._reaped or os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
-            return self._reaped
-        return True
-
-
-def pipe() -> tuple[int, int]:
-    """Both ends, with numbers that are no standard stream's, where our process has closed one."""
-    reading, writing = os.pipe()
-    return beyond_standard_streams(reading), beyond_standard_streams(writing)
-
-
-def beyond_standard_streams(number: int) -> int:
-    if number > HIGHEST_STREAM:
-        return number
-    another = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGHEST_STREAM + 1)
-    os.close(number)
-    return another
-
-
-def begin(python: str | None, variables: Mapping[str, str] | None = None) -> Begun:
-    """Start a guard and the interpreter below it in which probes are forked, with this environment; None for ours."""
-
-    def start(theirs: tuple[int, ...], _: tuple[int, ...]) -> int:
-        answers = str(theirs[2])
-        ours = [sys.executable, "-I", "-S", "-c", FORK_SERVER, answers, json.dumps(sys.path)]
-        return start_guard(theirs, [python, "-c", FORK_SERVER, answers] if python else ours, variables)
-
-    return Begun(start)
-
-
-def start_guard(theirs: tuple[int, ...], command: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
-    """Start a guard with these descriptors and the command below it; gives the guard's pid."""
-    guard = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-I", "-S", GUARD, *map(str, theirs), *command],
-        pass_fds=theirs,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=variables,
+def probed(server: ForkServer, asked: Conversation, *, late: bool) -> Probed:
+    """What became of a probe; what does not die of SIGKILL waits otherwise than before."""
+    if not asked.ended.done():
+        asked.look(asked.pid)
+    said = {**server.own.said, **asked.said}
+    last = asked.ended.result() if asked.ended.done() else {}
+    stuck: dict[str, Any] = next(iter(last.get("left") or []), {})
+    raised = said.get("raised")
+    how = how_it_ended(said, last, late=late)
+    ended = Ended(
+        how=how,
+        exit_code=last.get("exit_code") if how == "exited" else None,
+        signal=signal_name(last["signal"]) if how == "killed" else None,
+        error=f"{raised['type']}: {raised['message']}" if raised else said.get("unstartable"),
+        step=said.get("step"),
+        pid=stuck.get("pid", said.get("pid")),
+        state=stuck.get("state", said.get("state")),
+        wait_channel=stuck.get("wait_channel", said.get("wait_channel")),
+        output_tail=(raised["trace"] if raised else server.printed())[-TAIL_BYTES:],
     )
-    guard.returncode = 0  # whoever has the Begun reaps it; Popen need not warn that it still runs
-    return guard.pid
-
-
-class Conversation:
-    """What one process has said so far."""
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[None] = loop.create_future()
-        """It runs, or never will."""
-
-        self.ended: asyncio.Future[dict[str, Any]] = loop.create_future()
-        """How; empty where nobody told."""
-
-        self.said: dict[str, Any] = {}
-        self._unread = bytearray()
-
-    def hear(self, piece: bytes) -> None:
-        """Take a piece of its lines of JSON."""
-        self._unread += piece
-        *lines, self._unread = self._unread.split(b"\n")
-        for line in lines:
-            self.said |= msgspec.json.decode(line, type=dict[str, Any])
-        if len(self._unread) > LARGEST_MESSAGE_BYTES:
-            raise msgspec.DecodeError("it does not end")
-        if self.said and not self.started.done():
-            self.started.set_result(None)
-        if "ended" in self.said:
-            self.end(self.said["ended"])
-
-    def end(self, last: dict[str, Any]) -> None:
-        if not self.started.done():
-            self.started.set_result(None)
-        if not self.ended.done():
-            self.ended.set_result(last)
-
-    @property
-    def pid(self) -> int | None:
-        return self.said.get("started")
-
-    def look(self, pid: int | None) -> None:
-        """Take down what it is doing, in a process of this number: its state, and the kernel's function that it waits in."""
-        if pid:
-            self.said |= {"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)}
-
-
-class ForkServer:
-    """A process in which probes run, and its guard, through the pipes to both."""
-
-    PIECE = struct.Struct(">IH")
-    """What stands before each piece of a message: whose it is, and its length."""
-
-    def __init__(self, begun: Begun) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._begun = begun
-        self.own = Conversation()
-        """The guard's and the interpreter's; 0 in frames."""
-
-        self._asked = {0: self.own}
-        self._unsent = bytearray()
-        self._heard = bytearray()
-        self._tail = bytearray()
-        self._loop.add_reader(begun.answers, self._take_frames)
-        self._loop.add_reader(begun.output, self._take_output)
-
-    @property
-    def given_up(self) -> bool:
-        """We have had the guard end it."""
-        return self._begun.given_up
-
-    def ask(self, path: str, arguments: dict[str, Any], place: Place) -> Conversation:
-        """Have a probe run."""
-        number = len(self._asked)
-        self._asked[number] = Conversation()
-        self._send({"number": number, "path": path, "arguments": arguments, "place": place})
-        return self._asked[number]
-
-    def import_early(self, modules: Sequence[str]) -> None:
-        """Have modules of the standard library imported before processes are forked that would each import them."""
-        self._send({"import": modules})
-
-    def end(self, asked: Conversation) -> None:
-        """Take down what a probe waits for and have it killed, or all, where it is all there is or has not even started."""
-        asked.look(asked.pid or self.own.pid)
-        if asked.pid in (None, self.own.pid):
-            self._begun.give_up()
-        else:
-            self._begun.end(asked.pid)
-
-    def close(self) -> None:
-        """Let go, and wait for nothing."""
-        self._begun.give_up()
-        self._take_output()
-        for number in (self._begun.requests, self._begun.answers, self._begun.output):
-            self._loop.remove_reader(number)
-            self._loop.remove_writer(number)
-        self._begun.close()
-
-    def _send(self, request: dict[str, Any]) -> None:
-        self._unsent += json.dumps(request).encode("ascii") + b"\n"
-        self.own.started.add_done_callback(self._begin_to_write)
-
-    def _begin_to_write(self, _: "asyncio.Future[None]") -> None:
-        if not self.given_up:
-            self._loop.add_writer(self._begun.requests, self._write)
-
-    def _write(self) -> None:
-        with suppress(BlockingIOError):
-            try:
-                del self._unsent[: os.write(self._begun.requests, self._unsent)]
-            except BrokenPipeError:  # its end is told by the guard
-                self._unsent.clear()
-        if not self._unsent:
-            self._loop.remove_writer(self._begun.requests)
-
-    def _take_output(self) -> None:
-        with suppress(BlockingIOError):
-            while chunk := os.read(self._begun.output, TAIL_BYTES):
-                self._tail += chunk
-                del self._tail[:-TAIL_BYTES]
-            self._loop.remove_reader(self._begun.output)
-
-    def _take_frames(self) -> None:
-        with suppress(BlockingIOError):
-            while chunk := os.read(self._begun.answers, 1 << 16):
-                self._heard += chunk
-                self._take_pieces()
-            self._all_ended({})  # nobody can write any more
-            self._loop.remove_reader(self._begun.answers)
-
-    def _take_pieces(self) -> None:
-        while len(self._heard) >= self.PIECE.size:
-            number, length = self.PIECE.unpack_from(self._heard)
-            piece = bytes(self._heard[self.PIECE.size : self.PIECE.size + length])
-            if len(piece) < length:
-                break
-            del self._heard[: self.PIECE.size + length]
-            try:
-                self._asked[number].hear(piece)
-            except (KeyError, msgspec.DecodeError):  # something else wrote into the pipe
-                self._all_ended({})
-        if self.own.ended.done():
-            self._all_ended(self.own.ended.result())
-
-    def _all_ended(self, last: dict[str, Any]) -> None:
-        for asked in self._asked.values():
-            asked.end(last)
-
-    def probed(self, asked: Conversation, *, late: bool) -> Probed:
-        """What became of a probe; what does not die of SIGKILL waits otherwise than before."""
-        if not asked.ended.done():
-            asked.look(asked.pid)
-        said = {**self.own.said, **asked.said}
-        last = asked.ended.result() if asked.ended.done() else {}
-        stuck: dict[str, Any] = next(iter(last.get("left") or []), {})
-        raised = said.get("raised")
-        how = how_it_ended(said, last, late=late)
-        self._take_output()
-        ended = Ended(
-            how=how,
-            exit_code=last.get("exit_code") if how == "exited" else None,
-            signal=signal_name(last["signal"]) if how == "killed" else None,
-            error=f"{raised['type']}: {raised['message']}" if raised else said.get("unstartable"),
-            step=said.get("step"),
-            pid=stuck.get("pid", said.get("pid")),
-            state=stuck.get("state", said.get("state")),
-            wait_channel=stuck.get("wait_channel", said.get("wait_channel")),
-            output_tail=(raised["trace"] if raised else self._tail.decode("utf-8", "backslashreplace"))[-TAIL_BYTES:],
-        )
-        return Probed(said["answer"] if how == "answered" else None, ended)
+    return Probed(said["answer"] if how == "answered" else None, ended)
 
 
 def how_it_ended(said: dict[str, Any], last: dict[str, Any], *, late: bool) -> How:
-    if late:  # what is killed and still runs has had no CPU since
-        return "stuck" if (last.get("left") or not last) and said.get("state") not in ("R", "S") else "hung"
+    if late:  # what is killed and still runs, or has been stopped for that, has had no CPU since
+        return "stuck" if (last.get("left") or not last) and said.get("state") not in ("R", "S", "T") else "hung"
     if "unstartable" in said:
         return "unstartable"
     if "raised" in said:

@@ -64,6 +64,11 @@ def plain(number: float) -> str:
     return f"{rounded:.2f}".rstrip("0").rstrip(".")
 
 
+def percent(share: float) -> str:
+    """`45 %`, of a share between 0 and 1."""
+    return f"{100 * share:.0f} %"
+
+
 def count(number: float, noun: str) -> str:
     """`1 worker`, `8 workers`, `0.5 CPUs`."""
     return f"{plain(number)} {noun}" if number == 1 else f"{plain(number)} {noun}s"

@@ -49,22 +49,24 @@ MAY_IMPORT = {
     ".checks.": ".contract .facts .fixes .model .text .units",
     ".cli": ANYTHING,
     ".commands.": ANYTHING,
-    ".collecting": "msgspec .catalogue .contract .model .probing .settings .system .text .watching",
+    ".collecting": "msgspec .catalogue .contract .guards .model .probing .settings .system .text .watching",
     ".comparison": "msgspec .model",
     ".contract": ".model",
-    ".engine": "msgspec . .catalogue .collecting .contract .facts .identity .model .outcome .probing .saved .settings .system "
-    ".text .watching",
+    ".engine": "msgspec . .catalogue .collecting .contract .facts .guards .identity .model .outcome .probing .saved .settings "
+    ".system .text .watching",
     ".example.": "torch",
     ".facts": ".facts .model",
     ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
     ".fixes": ".facts .model .units",
-    ".forking": ".guard .probes .probing",
+    ".fork_server": "msgspec .guard .guards",
+    ".forking": ".guard .guards .probes",
     ".guard": "",
+    ".guards": "",
     ".identity": ".facts .model .system",
     ".model": "msgspec",
     ".observed": "",
     ".observed.": "",
-    ".observing": "msgspec .guard .observed .probing",
+    ".observing": "msgspec .fork_server .guard .guards .observed .probing",
     ".outcome": "msgspec .model .settings",
     ".output": ".model .reports .text",
     ".probes": "",
@@ -72,7 +74,7 @@ MAY_IMPORT = {
     ".accounts .at_fork .attributes .cuda_driver .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products "
     ".gpu_race .indices .limits .loaded .mapped .nvml_calls .parcel .patience .shards .socket_folder .specs .step_function "
     ".stream .sweep_costs .torch_gpus",
-    ".probing": ".guard msgspec .model .system",
+    ".probing": "msgspec .fork_server .guards .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "

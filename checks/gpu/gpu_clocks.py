@@ -7,7 +7,7 @@ from dl_doctor.facts.gpu_load import Load
 from dl_doctor.facts.gpu_probe import ProbedGpu
 from dl_doctor.facts.gpu_yardsticks import LOCKED, SLOWED, Brake, Yardstick
 from dl_doctor.model import Finding, Fix, Level, Quantity, Verdict
-from dl_doctor.units import plain
+from dl_doctor.units import percent, plain
 
 LEVELS: dict[str, Level] = {
     "overheated": "fail",
@@ -113,10 +113,6 @@ def clock(mhz: float | None, highest: int | None, upto: float | None = None) -> 
     return f"{between} of {highest:,} MHz" if highest else f"{between} MHz"
 
 
-def percent(share: float) -> str:
-    return f"{100 * min(share, 1):.0f} %"
-
-
 def worst(yardstick: Yardstick) -> Iterator[Brake]:
     """Each reason once, in the phase in which it held most of the time."""
     seen: set[str] = set()
@@ -168,7 +164,7 @@ def figures(yardstick: Yardstick, brake: Brake) -> tuple[Quantity | None, Quanti
 
 def told(gpu: ProbedGpu, yardstick: Yardstick, brake: Brake) -> tuple[str, str, tuple[Fix, ...]]:
     """Summary without the GPU, why and fixes."""
-    which, part, load = nvidia_smi(gpu), percent(brake.share), brake.load
+    which, part, load = nvidia_smi(gpu), percent(min(brake.share, 1)), brake.load
     at = clock(load.sm_mhz, yardstick.clock_max_mhz) or "an unknown clock"
     hot = f" at {plain(load.temperature_c)} °C" if load.temperature_c is not None else ""
     look = Fix("See what NVML says while it works", (f"{which} -q -d PERFORMANCE,TEMPERATURE,POWER,CLOCK",))

@@ -2,7 +2,7 @@ from dl_doctor.contract import Check
 from dl_doctor.facts import GpuStates, NvidiaDriver, OwnGpus
 from dl_doctor.facts.gpu_states import GpuProcess, GpuState
 from dl_doctor.model import Finding, Fix, Level, Quantity, Unavailable, Verdict
-from dl_doctor.units import binary_size, count
+from dl_doctor.units import binary_size, count, percent
 
 MOST_NAMED = 3
 """Processes that a sentence names."""
@@ -77,7 +77,7 @@ def seen(gpus: list[GpuState], others: int) -> str:
     samples = [min(gpu.utilisation) for gpu in gpus if gpu.utilisation]
     parts = [
         f"at most {binary_size(max(used))} of memory in use" if used else "memory in use not told",
-        f"{100 * max(samples):.0f} % of the time in use" if samples else "utilisation not told",
+        f"{percent(max(samples))} of the time in use" if samples else "utilisation not told",
         f"processes: {sum(len(gpu.processes) for gpu in gpus)}",
     ]
     left_out = f"; {others} not told of" if others else ""
@@ -133,7 +133,7 @@ def use_of(gpu: GpuState) -> str:
     of_all = f" of {binary_size(total)}" if total else ""
     parts = [f"{binary_size(used)}{of_all} of memory"] if used is not None else []
     if gpu.utilised:
-        parts.append(f"at least {100 * min(gpu.utilisation):.0f} % of the time")
+        parts.append(f"at least {percent(min(gpu.utilisation))} of the time")
     return ", ".join(parts)
 
 

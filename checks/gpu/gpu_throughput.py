@@ -17,7 +17,7 @@ from dl_doctor.facts.gpu_shortfalls import (
 )
 from dl_doctor.facts.gpu_yardsticks import Brake, Yardstick
 from dl_doctor.model import Finding, Fix, Level, Owner, Quantity, Reason, Verdict
-from dl_doctor.units import plain
+from dl_doctor.units import percent, plain
 
 FAR_BEHIND = 0.15
 """Below the median of equal GPUs. Proposal; three times what healthy ones differ by."""
@@ -143,10 +143,6 @@ def span(rates: Sequence[Rate]) -> str:
 
 def duration(probe: GpuProbe) -> str:
     return "two seconds each: heat was not tested (--profile deep)" if probe.length == "short" else "seconds of products on end"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 @dataclass(frozen=True)

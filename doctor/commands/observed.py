@@ -11,8 +11,8 @@ from click.core import ParameterSource
 
 from dl_doctor import observing
 from dl_doctor.commands.options import Seconds
+from dl_doctor.guards import Begun
 from dl_doctor.outcome import UNKNOWN
-from dl_doctor.probing import Begun
 from dl_doctor.settings import Settings
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

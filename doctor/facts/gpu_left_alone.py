@@ -1,7 +1,7 @@
 """Which GPUs nothing may be run on, and why: somebody else uses them, or nothing can be begun there."""
 
 from dl_doctor.facts.gpu_states import MPS_SERVER, GpuProcess, GpuState
-from dl_doctor.units import GIB, binary_size
+from dl_doctor.units import GIB, binary_size, percent
 
 LEAST_FREE_BYTES = GIB
 """For a context, its libraries, and a quarter of what is then left. Proposal."""
@@ -48,5 +48,5 @@ def in_use(state: GpuState) -> str:
     if state.filled:
         return f"{binary_size(state.memory_used_bytes or 0)} of its memory are in use"
     if state.utilised:
-        return f"something keeps it busy: at least {100 * min(state.utilisation):.0f} % of the time"
+        return f"something keeps it busy: at least {percent(min(state.utilisation))} of the time"
     return "it is in use"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dl_doctor import probing
+from dl_doctor import fork_server, guards, probing
 from dl_doctor.model import Ended
 from dl_doctor.probes import socket_folder
 from dl_doctor.probing import Probed, Probes
@@ -89,7 +89,7 @@ def test_what_it_prints_is_kept_from_the_end_and_never_ours(run: Any, capfd: pyt
     tail = run(f"def probe(arguments, step):\n    {body}\n").ended.output_tail
 
     assert tail.endswith("last words\n")
-    assert len(tail) <= probing.TAIL_BYTES
+    assert len(tail) <= fork_server.TAIL_BYTES
     assert capfd.readouterr() == ("", "")
 
 
@@ -340,7 +340,7 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_the_guards_own_json_is_json(value: Any) -> None:
     """What it cannot write, characters beyond the first plane and halves of pairs, it leaves out."""
-    spec = spec_from_file_location("guard", probing.GUARD)
+    spec = spec_from_file_location("guard", guards.GUARD)
     assert spec is not None
     assert spec.loader is not None
     guard = module_from_spec(spec)

@@ -32,3 +32,4 @@ if __name__ == "__main__":
             now = [names["pages"](worker.pid)["private_bytes"] for worker in iterator._workers]
             private = [max(two) for two in zip(private, now, strict=True)]
     print(json.dumps({"private_bytes": private, "first_s": first_s, "epoch_s": time.monotonic() - begin}))
+    iterator._shutdown_workers()  # by themselves, where at Python's end they would be killed and leave folders behind

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts import Target, TorchImport, torch_import
+from dl_doctor.fork_server import TAIL_BYTES
 from dl_doctor.model import Unavailable
-from dl_doctor.probing import TAIL_BYTES
 from tests.collected import collected
 from tests.facts import memory_budget, torch_files
 
