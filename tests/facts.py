@@ -25,6 +25,7 @@ from dl_doctor.facts import (
     GpuSharing,
     GpuStates,
     InterpreterBuild,
+    JobGpus,
     KernelLog,
     Limits,
     Loader,
@@ -417,6 +418,10 @@ def gpu_probe(*gpus: ProbedGpu, count: int = 1, rates: tuple[Rate, ...] | None =
     of_all = tuple(gpu_rate(what, gpu.index) for gpu in gpus if gpu.skipped is None for what in H100_RATES)
     known = {"ended": ANSWERED, "length": "short", "cpu_quota": 16.0, "watched": ANSWERED}
     return GpuProbe(**{**known, "gpus": gpus, "rates": of_all if rates is None else rates, **fields})
+
+
+def job_gpus(*, expected: bool = True) -> JobGpus:
+    return JobGpus(expected=expected, source="a test")
 
 
 def own_gpus(*indices: int, source: str = "NVML") -> OwnGpus:

@@ -1,7 +1,7 @@
 import math
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import CpuBudget, GpuGrant, LoaderPlan, Runtime, Slurm
+from dl_doctor.facts import CpuBudget, JobGpus, LoaderPlan, Runtime, Slurm
 from dl_doctor.fixes import for_containers, give_cpus
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
 from dl_doctor.units import count, plain
@@ -18,7 +18,7 @@ def cpu_budget(
     plan: LoaderPlan,
     runtime: Runtime | Unavailable,
     slurm: Slurm | Unavailable,
-    gpus: GpuGrant | Unavailable,
+    gpus: JobGpus | Unavailable,
 ) -> Verdict:
     """The CPUs that this job may use suffice
 
@@ -101,7 +101,7 @@ def less_than_one(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable) 
     ]
 
 
-def bound_by_slurm(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable, gpus: GpuGrant | Unavailable) -> list[Finding]:
+def bound_by_slurm(cpu: CpuBudget, plan: LoaderPlan, slurm: Slurm | Unavailable, gpus: JobGpus | Unavailable) -> list[Finding]:
     """Slurm's default of one CPU per task is easily taken for a slow disk."""
     bound = isinstance(slurm, Slurm) and cpu.tightest.kind in ("affinity", "slurm", "cpuset")
     if not bound or (cpu.node_cpus or 0) < BIG_NODE_CPUS:

@@ -1,18 +1,13 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import Environment, GpuGrant, Target, TorchFiles
+from dl_doctor.facts import GpuGrant, JobGpus, Target, TorchFiles
 from dl_doctor.fixes import pip_install
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict
-
-HIDDEN = ("", "-1", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES that hide all GPUs on purpose."""
 
 INDEX = "https://download.pytorch.org/whl/cu126"
 """Builds for CUDA 12.6 run on drivers from 525 on (CUDA compatibility guide: minor versions within a major one)."""
 
 
-def torch_cuda_build(
-    torch: TorchFiles, target: Target, gpus: GpuGrant | Unavailable, environment: Environment | Unavailable
-) -> Verdict:
+def torch_cuda_build(torch: TorchFiles, target: Target, gpus: GpuGrant | Unavailable, job: JobGpus | Unavailable) -> Verdict:
     """PyTorch is built for the GPUs of this job
 
     ## What it checks
@@ -23,9 +18,10 @@ def torch_cuda_build(
     from the wrong index, from a lock file made on a laptop, or as a dependency that replaced the right one.
 
     ## How it decides
-    A build for CPUs fails where NVIDIA GPUs were promised or their device nodes are there, unless they are hidden on purpose by
-    CUDA_VISIBLE_DEVICES or `--expect-gpus 0`. Where only an AMD or a WSL node is there, it is a note: those are there without a
-    usable GPU too. Every other pair passes; whether CUDA works is told by other checks.
+    A build for CPUs fails where NVIDIA GPUs were promised or their device nodes are there. It passes where none of these opens,
+    as in a job for CPUs on a node with GPUs, and where CUDA_VISIBLE_DEVICES or `--expect-gpus 0` hides them on purpose.
+    Where only an AMD or a WSL node is there, it is a note: those are there without a usable GPU too. Every other pair passes;
+    whether CUDA works is told by other checks.
 
     For example, torch 2.6.0+cpu beside /dev/nvidia0 fails.
 
@@ -33,7 +29,7 @@ def torch_cuda_build(
     Install the build for CUDA from PyTorch's index, in the image if the job runs in one.
 
     ## Known limits
-    A node in /dev says that there is a device, not that this job may open it.
+    Where no node could be tried, a name in /dev counts as a GPU of this job's.
 
     ## References
     pytorch.org/get-started/locally; pytorch/pytorch#43493
@@ -43,12 +39,9 @@ def torch_cuda_build(
     seen = f"torch {torch.version} is a build for {built_for(torch)}; {granted(gpus)}"
     if not for_cpus(torch) or isinstance(gpus, Unavailable) or not gpus.expected:
         return Verdict(seen)
+    if isinstance(job, JobGpus) and not job.expected:
+        return Verdict(f"{seen}, and not for this job ({job.source})")
     nvidia = bool(gpus.promised) or any(name.startswith("nvidia") for name in gpus.nodes)
-    hidden = (
-        not isinstance(environment, Unavailable) and environment.variables.get("CUDA_VISIBLE_DEVICES") in HIDDEN
-    ) or gpus.promised == 0
-    if hidden:
-        return Verdict(f"{seen}, and hidden on purpose")
     return Verdict(seen, [cpu_build(torch, target, gpus, certain=nvidia)])
 
 

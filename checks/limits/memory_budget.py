@@ -1,7 +1,7 @@
 import math
 
 from dl_doctor.contract import Check
-from dl_doctor.facts import Cgroups, FittingLoader, GpuGrant, Limits, LoaderPlan, MemoryBudget, Runtime
+from dl_doctor.facts import Cgroups, FittingLoader, JobGpus, Limits, LoaderPlan, MemoryBudget, Runtime
 from dl_doctor.facts.fitting_loader import COMFORT_OF_MEMORY
 from dl_doctor.fixes import ask_for_less, more_memory
 from dl_doctor.model import Finding, Fix, Quantity, Unavailable, Verdict
@@ -15,7 +15,7 @@ def memory_budget(
     memory: MemoryBudget,
     plan: LoaderPlan,
     limits: Limits | Unavailable,
-    gpus: GpuGrant | Unavailable,
+    gpus: JobGpus | Unavailable,
     runtime: Runtime | Unavailable,
     cgroups: Cgroups | Unavailable,
     fitting: FittingLoader | Unavailable,
@@ -108,7 +108,7 @@ def too_little(memory: MemoryBudget, plan: LoaderPlan, cgroups: Cgroups | Unavai
     ]
 
 
-def resource_limits(limits: Limits | Unavailable, plan: LoaderPlan, gpus: GpuGrant | Unavailable) -> list[Finding]:
+def resource_limits(limits: Limits | Unavailable, plan: LoaderPlan, gpus: JobGpus | Unavailable) -> list[Finding]:
     if isinstance(limits, Unavailable):
         return []
     return [
@@ -141,7 +141,7 @@ def lift(option: str) -> tuple[Fix, ...]:
     )
 
 
-def cuda_in_little_space(limits: Limits, gpus: GpuGrant | Unavailable) -> list[Finding]:
+def cuda_in_little_space(limits: Limits, gpus: JobGpus | Unavailable) -> list[Finding]:
     if limits.address_space_bytes is None or isinstance(gpus, Unavailable) or not gpus.expected:
         return []
     return [

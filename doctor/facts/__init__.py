@@ -37,6 +37,7 @@ from dl_doctor.facts import (
     gpu_yardsticks,
     host,
     interpreter_build,
+    job_gpus,
     kernel_log,
     limits,
     loader,
@@ -101,6 +102,7 @@ from dl_doctor.facts.gpu_states import GpuStates
 from dl_doctor.facts.gpu_yardsticks import GpuYardsticks
 from dl_doctor.facts.host import Host
 from dl_doctor.facts.interpreter_build import InterpreterBuild
+from dl_doctor.facts.job_gpus import JobGpus
 from dl_doctor.facts.kernel_log import KernelLog
 from dl_doctor.facts.limits import Limits
 from dl_doctor.facts.loader import Loader
@@ -169,6 +171,7 @@ __all__ = [
     "GpuYardsticks",
     "Host",
     "InterpreterBuild",
+    "JobGpus",
     "KernelLog",
     "Limits",
     "Loader",
@@ -263,6 +266,7 @@ COLLECTORS = (
     Collector(nvidia_driver.collect),
     Collector(nvml.collect, deadline_s=45),
     Collector(own_gpus.collect),
+    Collector(job_gpus.collect),
     Collector(pinned_memory.collect, profile="default", deadline_s=pinned_memory.DEADLINE_S + 25, exclusive=True),
     Collector(process_budget.collect),
     Collector(ranks.collect),

@@ -76,6 +76,12 @@ def read(told: str, nvml: Nvml | None) -> tuple[tuple[str, ...], str | None, str
     return tuple(taken), None, None
 
 
+def hides_all(environment: Environment) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES hides all GPUs, and on purpose, which needs no NVML to tell."""
+    told = environment.variables.get("CUDA_VISIBLE_DEVICES")
+    return told is not None and read(told, None) == ((), None, None)
+
+
 def ordinal(token: str) -> str | None:
     found = ORDINAL.match(token)
     return str(int(found[1])) if found else None

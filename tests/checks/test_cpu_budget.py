@@ -6,7 +6,7 @@ import pytest
 
 from dl_doctor.checks.cpu.cpu_budget import CHECK
 from dl_doctor.model import Finding, Unavailable
-from tests.facts import cpu_budget, cpu_limit, gpu_grant, loader_plan, runtime, slurm
+from tests.facts import cpu_budget, cpu_limit, job_gpus, loader_plan, runtime, slurm
 
 NO_SLURM = Unavailable.absent("SLURM_JOB_ID is not set")
 
@@ -14,7 +14,7 @@ NO_SLURM = Unavailable.absent("SLURM_JOB_ID is not set")
 def troubles(
     cpu: Any, workers: int | None = None, *, in_slurm: Any = NO_SLURM, gpus: Any = None, where: str = "docker"
 ) -> list[Finding]:
-    verdict = CHECK.judge(cpu, loader_plan(num_workers=workers), runtime(where), in_slurm, gpus or gpu_grant())
+    verdict = CHECK.judge(cpu, loader_plan(num_workers=workers), runtime(where), in_slurm, gpus or job_gpus(expected=False))
     return [finding for finding in verdict.findings if finding.level != "note"]
 
 
@@ -58,13 +58,13 @@ def test_limits(limits: list[Any], fields: dict[str, Any], found: list[tuple[str
 def test_bound_by_slurm(cpus: int, workers: int | None, node: int, gpus: int, levels: list[str]) -> None:
     cpu = cpu_budget(cpu_limit(cpus), node_cpus=node)
 
-    findings = troubles(cpu, workers, in_slurm=slurm(), gpus=gpu_grant(promised=gpus), where="bare")
+    findings = troubles(cpu, workers, in_slurm=slurm(), gpus=job_gpus(expected=gpus > 0), where="bare")
 
     assert [finding.level for finding in findings] == levels
 
 
 def test_outside_slurm_a_small_mask_is_the_users_own() -> None:
-    assert troubles(cpu_budget(cpu_limit(1)), 4, gpus=gpu_grant(promised=1), where="bare") == []
+    assert troubles(cpu_budget(cpu_limit(1)), 4, gpus=job_gpus(), where="bare") == []
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_outside_slurm_a_small_mask_is_the_users_own() -> None:
 def test_a_group_out_of_sight_is_no_pass(limits: list[Any], status: str) -> None:
     cpu = cpu_budget(*limits, quota_known=False, intra_op_threads=64)
 
-    verdict = CHECK.judge(cpu, loader_plan(), runtime(), NO_SLURM, gpu_grant())
+    verdict = CHECK.judge(cpu, loader_plan(), runtime(), NO_SLURM, job_gpus())
 
     assert verdict.status == status
 
 
 def test_kubernetes_without_a_limit_is_told_what_it_is_owed() -> None:
     cpu = cpu_budget(cpu_limit(64), owed_cpus=(1.0, 2.5))
-    verdict = CHECK.judge(cpu, loader_plan(), runtime("kubernetes"), NO_SLURM, gpu_grant())
+    verdict = CHECK.judge(cpu, loader_plan(), runtime("kubernetes"), NO_SLURM, job_gpus())
 
     assert verdict.status == "pass"
     assert verdict.findings[0].summary == "No CPU limit: this pod is owed about 1 to 2.5 CPUs and may borrow up to 64"
@@ -89,7 +89,7 @@ def test_kubernetes_without_a_limit_is_told_what_it_is_owed() -> None:
 
 def test_the_number_its_source_and_its_scope_are_told() -> None:
     cpu = cpu_budget(cpu_limit(64), cpu_limit(32, "quota", shared_by=8), ranks=8, intra_op_threads=1, ancestors_known=False)
-    note = CHECK.judge(cpu, loader_plan(), runtime(), NO_SLURM, gpu_grant()).findings[-1]
+    note = CHECK.judge(cpu, loader_plan(), runtime(), NO_SLURM, job_gpus()).findings[-1]
 
     assert note.summary == "A rank may use 4 CPUs: quota of the container, shared by 8 ranks"
     assert note.measured is not None

@@ -10,7 +10,7 @@ from dl_doctor.facts.cgroups import ControlGroup
 from dl_doctor.facts.memory_budget import MemoryLimit
 from dl_doctor.model import Unavailable, Verdict
 from dl_doctor.units import GIB, MIB
-from tests.facts import fitting, gpu_grant, limits, loader_plan, memory_budget, runtime
+from tests.facts import fitting, job_gpus, limits, loader_plan, memory_budget, runtime
 
 NEED = (140 + 8 * 10 + 24) * MIB + (8 * 2 + 2) * 24 * MIB + 4096 * (8 + 3 * 8)
 """Of a rank with 8 forked workers and batches of 24 MiB, one of which is still samples, too."""
@@ -27,7 +27,7 @@ def judge(
 ) -> Verdict:
     known = loader_plan(**plan)
     fits = fitting(known, memory)
-    return CHECK.judge(memory, known, rlimits or limits(), gpus or gpu_grant(), runtime(where), cgroups, fits)
+    return CHECK.judge(memory, known, rlimits or limits(), gpus or job_gpus(expected=False), runtime(where), cgroups, fits)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,9 @@ def test_the_need_follows_the_plan(headroom: int, plan: dict[str, Any], status: 
 @pytest.mark.parametrize(
     ("address_space", "gpus", "status"),
     [
-        (20 * GIB, gpu_grant(promised=1), "fail"),
-        (20 * GIB, gpu_grant(nodes=("nvidia0",)), "fail"),
-        (20 * GIB, gpu_grant(), "pass"),  # without CUDA it is the user's own business
-        (None, gpu_grant(promised=1), "pass"),
+        (20 * GIB, job_gpus(), "fail"),
+        (20 * GIB, job_gpus(expected=False), "pass"),  # without CUDA it is the user's own business
+        (None, job_gpus(), "pass"),
     ],
 )
 def test_a_limit_on_address_space(address_space: int | None, gpus: Any, status: str) -> None:

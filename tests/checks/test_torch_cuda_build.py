@@ -5,36 +5,33 @@ from typing import Any
 import pytest
 
 from dl_doctor.checks.gpu.torch_cuda_build import CHECK
-from dl_doctor.facts import Environment
 from dl_doctor.model import Unavailable
-from tests.facts import gpu_grant, target, torch_files
+from tests.facts import gpu_grant, job_gpus, target, torch_files
 
 CPU: dict[str, Any] = {"version": "2.6.0+cpu", "cuda": None, "libraries": ("libtorch_cpu.so", "libtorch_python.so")}
 NODES = ("nvidia0", "nvidiactl")
 
 
 @pytest.mark.parametrize(
-    ("torch", "grant", "variables", "levels"),
+    ("torch", "grant", "expected", "levels"),
     [
-        (CPU, {}, {}, []),
-        (CPU, {"promised": 2}, {}, ["fail"]),
-        (CPU, {"nodes": NODES}, {}, ["fail"]),
-        (CPU, {"nodes": NODES}, {"CUDA_VISIBLE_DEVICES": "0"}, ["fail"]),
-        (CPU, {"nodes": NODES}, {"CUDA_VISIBLE_DEVICES": ""}, []),  # hidden on purpose
-        (CPU, {"nodes": NODES}, {"CUDA_VISIBLE_DEVICES": "-1"}, []),
-        (CPU, {"nodes": NODES, "promised": 0}, {}, []),  # --expect-gpus 0
-        (CPU, {"nodes": ("kfd",)}, {}, ["note"]),  # a processor's own graphics has it too
-        (CPU, {"nodes": ("dxg",)}, {}, ["note"]),  # every WSL has it
-        ({}, {"nodes": NODES}, {}, []),
-        ({}, {}, {}, []),
-        ({"cuda": None, "hip": "6.2", "libraries": ("libtorch_hip.so",)}, {"nodes": ("kfd",)}, {}, []),
-        ({"cuda": None}, {"nodes": NODES}, {}, []),  # libtorch_cuda.so is there: somebody's own version file
-        ({**CPU, "conda": ("pytorch-2.6.0-cpu_generic_py311_0",)}, {"promised": 1}, {}, ["fail"]),
-        ({"version": None}, {"promised": 1}, {}, []),  # not PyTorch at all
+        (CPU, {}, True, []),
+        (CPU, {"promised": 2}, True, ["fail"]),
+        (CPU, {"nodes": NODES}, True, ["fail"]),
+        (CPU, {"nodes": NODES}, False, []),  # hidden on purpose, or none of them opens
+        (CPU, {"nodes": NODES, "promised": 0}, False, []),  # --expect-gpus 0
+        (CPU, {"nodes": ("kfd",)}, True, ["note"]),  # a processor's own graphics has it too
+        (CPU, {"nodes": ("dxg",)}, True, ["note"]),  # every WSL has it
+        ({}, {"nodes": NODES}, True, []),
+        ({}, {}, True, []),
+        ({"cuda": None, "hip": "6.2", "libraries": ("libtorch_hip.so",)}, {"nodes": ("kfd",)}, True, []),
+        ({"cuda": None}, {"nodes": NODES}, True, []),  # libtorch_cuda.so is there: somebody's own version file
+        ({**CPU, "conda": ("pytorch-2.6.0-cpu_generic_py311_0",)}, {"promised": 1}, True, ["fail"]),
+        ({"version": None}, {"promised": 1}, True, []),  # not PyTorch at all
     ],
 )
-def test_builds(torch: dict[str, Any], grant: dict[str, Any], variables: dict[str, str], levels: list[str]) -> None:
-    verdict = CHECK.judge(torch_files(**torch), target(), gpu_grant(**grant), Environment(variables))
+def test_builds(torch: dict[str, Any], grant: dict[str, Any], *, expected: bool, levels: list[str]) -> None:
+    verdict = CHECK.judge(torch_files(**torch), target(), gpu_grant(**grant), job_gpus(expected=expected))
 
     assert [finding.level for finding in verdict.findings] == levels
 
@@ -47,7 +44,7 @@ def test_builds(torch: dict[str, Any], grant: dict[str, Any], variables: dict[st
     ],
 )
 def test_the_fix_is_for_who_installed_it(conda: tuple[str, ...], command: str) -> None:
-    (finding,) = CHECK.judge(torch_files(**CPU, conda=conda), target(), gpu_grant(promised=1), Environment({})).findings
+    (finding,) = CHECK.judge(torch_files(**CPU, conda=conda), target(), gpu_grant(promised=1), job_gpus()).findings
 
     assert finding.fixes[0].commands == (command,)
 
