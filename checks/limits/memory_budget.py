@@ -31,13 +31,13 @@ def memory_budget(
     look at the whole machine (`free -g`) do not see a container's limit.
 
     ## How it decides
-    Headroom is the limit less what is charged, not counting page cache that the kernel would drop; the smallest of all groups
-    counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or 145 MiB for each
-    spawned one (or what one of a dataset that is named was measured to have), the samples of one batch, and the batches in
-    shared memory, whose pages count too. More than the headroom fails, more than 70 % of it warns, and less than 100 MiB of
-    headroom fails. So do a limit on address space where GPUs are expected or below 620 MiB and two batches, a limit on data
-    below 212 MiB and a batch, and a need beyond what the kernel may still promise when it refuses to overcommit: there each
-    process, forked or not, counts with 168 MiB.
+    Headroom is the limit less what is charged, not counting page cache, or the cache of ZFS, that the kernel would drop; the
+    smallest of all groups counts. The need is at least 140 MiB for each rank's main process, 10 MiB for each forked worker or
+    145 MiB for each spawned one (or what one of a dataset that is named was measured to have), the samples of one batch, and
+    the batches in shared memory, whose pages count too. More than the headroom fails, more than 70 % of it warns, and less than
+    100 MiB of headroom fails. So do a limit on address space where GPUs are expected or below 620 MiB and two batches, a limit
+    on data below 212 MiB and a batch, and a need beyond what the kernel may still promise when it refuses to overcommit: there
+    each process, forked or not, counts with 168 MiB.
 
     For example, 8 forked workers with batches of 24 MiB, 432 MiB of them in shared memory, need at least 676 MiB: a limit of
     512 MiB fails.

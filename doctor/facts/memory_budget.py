@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from dl_doctor.facts.cgroups import Cgroups, ControlGroup
+from dl_doctor.facts.mounts import Mounts
 from dl_doctor.facts.slurm import Slurm
 from dl_doctor.model import Unavailable
 from dl_doctor.system import System
@@ -26,6 +27,9 @@ DROPPABLE = {
 }
 """What the kernel gives back before it kills: page cache, also what was read twice (active). Pages of a tmpfs are not in it."""
 
+ZFS_CACHE = "/proc/spl/kstat/zfs/arcstats"
+"""The cache of ZFS (ARC), which is no page cache: MemAvailable takes it for used. Down to c_min it is given back, as in htop."""
+
 
 class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit and what is charged to it."""
@@ -46,8 +50,8 @@ class MemoryLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Source: memory.max and memory.high (v1: memory.limit_in_bytes) of the own group and its ancestors, /proc/meminfo,
-    Slurm's grant where the group cannot be read.
+    """Source: memory.max and memory.high (v1: memory.limit_in_bytes) of the own group and its ancestors, /proc/meminfo and
+    the cache of ZFS, Slurm's grant where the group cannot be read.
     """
 
     limits: tuple[MemoryLimit, ...]
@@ -80,11 +84,11 @@ class MemoryBudget(msgspec.Struct, frozen=True, kw_only=True):
         return self.tightest.headroom_bytes
 
 
-def collect(system: System, cgroups: Cgroups, slurm: Slurm | Unavailable) -> MemoryBudget:
+def collect(system: System, mounts: Mounts | Unavailable, cgroups: Cgroups, slurm: Slurm | Unavailable) -> MemoryBudget:
     meminfo, node_read = read_meminfo(system)
     group = cgroups.groups.get("memory")
     found, groups_read = charged_limits(system, group) if group else ([], True)
-    limits = [node_limit(meminfo), *found]
+    limits = [node_limit(meminfo, zfs_cache(system, mounts)), *found]
     limit_known = node_read and groups_read and (group is None or group.own_visible)
     if not limit_known and isinstance(slurm, Slurm) and slurm.memory_bytes:
         grant = slurm.memory_bytes
@@ -128,14 +132,27 @@ def parse_meminfo(text: str) -> dict[str, int]:
     return values
 
 
-def node_limit(meminfo: dict[str, int]) -> MemoryLimit:
+def zfs_cache(system: System, mounts: Mounts | Unavailable) -> int:
+    """Bytes that ZFS would give back. Where a container has a meminfo of its own (lxcfs), the host's cache is none of its."""
+    mount = mounts.containing("/proc/meminfo") if isinstance(mounts, Mounts) else None
+    if mount is not None and mount.mount_point == "/proc/meminfo":
+        return 0
+    try:
+        rows = [line.split() for line in system.read_text(ZFS_CACHE).splitlines()]
+        sizes = {row[0]: integer(row[2]) for row in rows if len(row) == 3 and row[0] in ("size", "c_min")}
+    except (OSError, Malformed):
+        return 0
+    return max(sizes.get("size", 0) - sizes.get("c_min", 0), 0)
+
+
+def node_limit(meminfo: dict[str, int], droppable: int) -> MemoryLimit:
     total = meminfo["MemTotal"]
     return MemoryLimit(
         limit_bytes=total,
         used_bytes=total - meminfo["MemAvailable"],
-        droppable_bytes=0,
+        droppable_bytes=droppable,
         scope="node",
-        source="MemAvailable of /proc/meminfo",
+        source="MemAvailable of /proc/meminfo" + (", and the cache of ZFS" if droppable else ""),
     )
 
 

@@ -101,7 +101,8 @@ def limits_of(tmp_path: Path, files: dict[str, str], version: Any = "v2", folder
     system = RecordedSystem({"files": {"/proc/meminfo": meminfo, **files}}, tmp_path)
     group = ControlGroup(version=version, path="/", folders=folders, own_visible=True, top_visible=False)
     found = cgroups.Cgroups(version=version, namespaced=True, groups={"memory": group})
-    return memory_budget.collect(system, found, Unavailable.absent("no Slurm"))
+    table = mounts.collect(system) if "/proc/self/mountinfo" in files else Unavailable.absent("no table")
+    return memory_budget.collect(system, table, found, Unavailable.absent("no Slurm"))
 
 
 GIB = 1 << 30
@@ -186,6 +187,25 @@ def test_a_folder_over_the_own_group_is_not_its_group(tmp_path: Path) -> None:
 
     assert group is not None
     assert (group.folders, group.own_visible) == (("/cg",), False)
+
+
+ARC = "13 1 0x01 147 39984 1 2\nname type data\nc 4 9\nc_min 4 {least}\nsize 4 {size}\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "mounted", "headroom"),
+    [
+        (2 * GIB, GIB, "", 61 * GIB),  # counted as used, and given back down to its least
+        (GIB, 2 * GIB, "", 60 * GIB),
+        (2 * GIB, GIB, "9 1 0:9 / /proc/meminfo rw - fuse.lxcfs lxcfs rw\n", 60 * GIB),  # the host's, and no part of this meminfo
+        (-1, GIB, "", 60 * GIB),
+    ],
+)
+def test_the_cache_of_zfs_is_given_back(tmp_path: Path, size: int, least: int, mounted: str, headroom: int) -> None:
+    table = f"1 0 8:1 / / rw - zfs tank rw\n{mounted}"
+    files = {memory_budget.ZFS_CACHE: ARC.format(size=size, least=least), "/proc/self/mountinfo": table}
+
+    assert limits_of(tmp_path, files).headroom_bytes == headroom
 
 
 def test_overcommit(tmp_path: Path) -> None:
