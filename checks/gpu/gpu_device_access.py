@@ -1,5 +1,5 @@
 from dl_doctor.contract import Check
-from dl_doctor.facts import GpuAccess, NvidiaDriver, Runtime, Slurm
+from dl_doctor.facts import GpuAccess, GpuGrant, NvidiaDriver, Runtime, Slurm
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.fixes import give_gpus
 from dl_doctor.model import Finding, Fix, Unavailable, Verdict
@@ -16,7 +16,11 @@ HOST = ("bare", "slurm", "container")
 
 
 def gpu_device_access(
-    access: GpuAccess, driver: NvidiaDriver, runtime: Runtime | Unavailable, slurm: Slurm | Unavailable
+    access: GpuAccess,
+    driver: NvidiaDriver,
+    grant: GpuGrant | Unavailable,
+    runtime: Runtime | Unavailable,
+    slurm: Slurm | Unavailable,
 ) -> Verdict:
     """The device nodes of the GPUs can be opened
 
@@ -29,7 +33,8 @@ def gpu_device_access(
     works while CUDA does not.
 
     ## How it decides
-    By the error of open(2). EPERM: the control group of the container or the job forbids the device. EACCES: the user, the group
+    By the error of open(2). EPERM: the control group of the container or the job forbids the device. Where GPUs open, as many as
+    were promised at least, the forbidden ones are others': Slurm binds tasks to GPUs of their own so. EACCES: the user, the group
     or a security label. Another device number than the kernel's own, or ENXIO: the node is older than the driver. A missing
     nvidia-uvm or nvidiactl fails in a container; outside, before somebody has first used the GPU, it is a note where CUDA can
     make the node itself.
@@ -54,7 +59,7 @@ def gpu_device_access(
     if how != "answered":
         return Verdict.unknown(f"the nodes cannot be tried: the process for it {access.ended.in_words}")
     inside = isinstance(runtime, Runtime) and runtime.view == "container"
-    return Verdict(seen(access, driver), [*judged(access, driver, inside=inside), *missing(driver, access, inside=inside)])
+    return Verdict(seen(access, driver), [*judged(access, driver, grant, inside=inside), *missing(driver, access, inside=inside)])
 
 
 def seen(access: GpuAccess, driver: NvidiaDriver) -> str:
@@ -66,12 +71,20 @@ def seen(access: GpuAccess, driver: NvidiaDriver) -> str:
     return f"{tried}; {len(untried)} of other jobs not tried" if untried else tried
 
 
-def judged(access: GpuAccess, driver: NvidiaDriver, *, inside: bool) -> list[Finding]:
+def judged(access: GpuAccess, driver: NvidiaDriver, grant: GpuGrant | Unavailable, *, inside: bool) -> list[Finding]:
     """One finding for all nodes with the same trouble."""
     alike: dict[str, list[Node]] = {}
     for node in access.nodes:
-        alike.setdefault(trouble(node, driver), []).append(node)
+        if not of_others(node, access, grant):
+            alike.setdefault(trouble(node, driver), []).append(node)
     return [told(kind, nodes, driver, access, inside=inside) for kind, nodes in alike.items() if kind]
+
+
+def of_others(node: Node, access: GpuAccess, grant: GpuGrant | Unavailable) -> bool:
+    """Whether a control group withholds this GPU because the job has its own: what is revoked is revoked as a whole."""
+    promised = 0 if isinstance(grant, Unavailable) else grant.promised or 0
+    of_a_gpu = node.name.removeprefix("nvidia").isdecimal()
+    return of_a_gpu and node.error == "EPERM" and len(access.opened) >= max(1, promised)
 
 
 def trouble(node: Node, driver: NvidiaDriver) -> str:

@@ -7,14 +7,17 @@ import pytest
 from dl_doctor.checks.gpu.gpu_device_access import CHECK
 from dl_doctor.facts.gpu_access import Node
 from dl_doctor.model import Ended, Unavailable, Verdict
-from tests.facts import gpu_access, gpu_nodes, nvidia_driver, runtime, slurm
+from tests.facts import gpu_access, gpu_grant, gpu_nodes, nvidia_driver, runtime, slurm
 
 NO_SLURM = Unavailable.absent("no Slurm")
 ALL = ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1")
 
 
-def judge(access: Any = None, driver: Any = None, *, where: str = "docker", job: Any = NO_SLURM) -> Verdict:
-    return CHECK.judge(access or gpu_access(), driver or nvidia_driver(), runtime(where), job)
+def judge(
+    access: Any = None, driver: Any = None, *, promised: int | None = None, where: str = "docker", job: Any = NO_SLURM
+) -> Verdict:
+    grant = gpu_grant(promised=promised)
+    return CHECK.judge(access or gpu_access(), driver or nvidia_driver(), grant, runtime(where), job)
 
 
 @pytest.mark.parametrize("where", ["docker", "bare"])
@@ -45,9 +48,24 @@ def test_the_error_decides(error: str, where: str, words: str, command: str) -> 
 
 
 def test_a_single_node_is_named() -> None:
-    (finding,) = judge(gpu_access(errors={"nvidia1": "EPERM"})).findings
+    (finding,) = judge(gpu_access(errors={"nvidia1": "EPERM"}), promised=2).findings
 
     assert finding.subject == "/dev/nvidia1"
+
+
+@pytest.mark.parametrize(
+    ("errors", "promised", "status"),
+    [
+        ({"nvidia1": "EPERM"}, 1, "pass"),  # a task of Slurm's, bound to one of the step's two
+        ({"nvidia1": "EPERM"}, None, "pass"),  # docker run -v /dev:/dev --gpus device=0
+        ({"nvidia1": "EPERM"}, 2, "fail"),
+        ({"nvidia1": "EACCES"}, 1, "fail"),  # no control group says so
+        ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, None, "fail"),  # revoked
+        ({"nvidia1": "EPERM", "nvidiactl": "EPERM"}, 1, "fail"),  # which belongs to all
+    ],
+)
+def test_gpus_of_others(errors: dict[str, str], promised: int | None, status: str) -> None:
+    assert judge(gpu_access(errors=errors), promised=promised).status == status
 
 
 @pytest.mark.parametrize(
