@@ -26,8 +26,8 @@ def process_budget(budget: ProcessBudget, plan: LoaderPlan, cpu: CpuBudget | Una
 
     ## How it decides
     A rank needs a thread for each CPU that PyTorch computes with, one more, and three for each worker. Fewer than that fail, and
-    fewer than twice as many warn. RLIMIT_NPROC does not apply to root; it counts all threads of the user on the machine, of
-    which only those in sight can be counted here.
+    fewer than twice as many warn. RLIMIT_NPROC does not apply to root, but does to the root of a rootless
+    container; it counts all threads of the user on the machine, of which only those in sight can be counted here.
 
     For example, 8 ranks of 16 workers need 8 x (1 + 1 + 16 x 3) = 400 threads: `--pids-limit 256` fails.
 

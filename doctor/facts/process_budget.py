@@ -75,12 +75,21 @@ def parse_limit(text: str) -> int | None:
 
 
 def user_limit(system: System) -> list[ProcessLimit]:
-    """RLIMIT_NPROC: the kernel compares it with all threads of the user, and spares root."""
+    """RLIMIT_NPROC: the kernel compares it with all threads of the user, and spares root, but not a rootless container's."""
     uid = system.uid()
-    limit = system.rlimit("NPROC")[0] if uid else None
+    limit = None if uid == 0 and outside_number(system) == 0 else system.rlimit("NPROC")[0]
     if limit is None:
         return []
     return [ProcessLimit(limit=limit, used=sum(threads_of(system, uid)), source="RLIMIT_NPROC (ulimit -u)")]
+
+
+def outside_number(system: System) -> int:
+    """Which user root is outside this user namespace; 0 where there is none. See user_namespaces(7)."""
+    try:
+        first, outside, _ = system.read_text("/proc/self/uid_map").split()[:3]
+        return integer(outside) if integer(first) == 0 else 0
+    except (OSError, Malformed, ValueError):
+        return 0
 
 
 def threads_of(system: System, uid: int) -> Iterator[int]:

@@ -69,6 +69,28 @@ def test_the_tightest(files: Path, uid: int, limit: int | None, tightest: str, l
     assert (found.limit_known, found.ancestors_known) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("uid_map", "left"),
+    [
+        ("         0          0 4294967295\n", 70),
+        ("         0          0          1\n", 70),  # still the machine's root
+        (
+            "         0       1000          1\n         1     100000      65536\n",
+            4,
+        ),  # rootless: user 1000 outside, and not spared
+        ("nonsense\n", 70),
+    ],
+)
+def test_the_root_of_a_rootless_container_is_not_spared(files: Path, uid_map: str, left: int) -> None:
+    """Measured: `unshare -Ur` of an ordinary user under `prlimit --nproc=20` starts 19 threads, of root all 40."""
+    (files / "proc/self").mkdir()
+    (files / "proc/self/uid_map").write_text(uid_map)
+    tightest = budget(files, 0, 5).tightest
+
+    assert tightest is not None
+    assert tightest.left == left
+
+
 def test_the_kernels_own(files: Path) -> None:
     (files / "sys/fs/cgroup/job/pids.max").write_text("max\n")
 
