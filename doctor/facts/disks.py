@@ -15,8 +15,9 @@ BLOCK = "/sys/class/block"
 DEEPEST = 8
 """Devices on top of one another: a partition, LUKS, LVM, RAID and a disk are five."""
 
-VIRTUAL = ("vd", "xvd", "nbd", "rbd", "loop", "zram", "ram", "sr")
-"""How the names of devices begin whose flags say nothing of what is below: of virtual machines, networks, files and memory."""
+VIRTUAL = ("vd", "xvd", "nbd", "rbd", "drbd", "loop", "zd", "zram", "ram", "sr")
+"""How the names of devices begin whose flags say nothing of what is below: of virtual machines, networks, files, memory, and
+pools of ZFS (zd)."""
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     """The kernel's flag, which virtual disks and bridges often get wrong."""
 
     virtual: bool
-    """Whether its name says that a hypervisor, a network or a file is behind it."""
+    """Whether its name says that a hypervisor, a network, a pool or a file is behind it."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,14 @@ def test_a_partition_is_followed_to_its_disk(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "virtual"), [("zd0", True), ("drbd0", True), ("vda", True), ("sda", False), ("nvme0n1", False)])
+def test_what_a_name_says_of_the_flags(tmp_path: Path, name: str, *, virtual: bool) -> None:
+    """A volume of ZFS says that it does not rotate, on a pool of disks that do."""
+    lay(tmp_path, {name: {"number": "230:0", "files": {"queue/rotational": "0\n"}}})
+
+    assert found(tmp_path, f"{ROOT}2 1 230:0 / /data rw - ext4 /dev/{name} rw\n").disks[0].virtual is virtual
+
+
 def test_lvm_on_a_raid_of_a_fast_and_a_slow_disk(tmp_path: Path) -> None:
     lay(
         tmp_path,
