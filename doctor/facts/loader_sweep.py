@@ -201,7 +201,7 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
             course.plan,
             method=course.method,
             persistent=course.persistent,
-            no_room=course.no_room,
+            no_room=course.no_room_for_more,
             nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.parts else None,
             trials=tried,
             in_order=course.in_order,
@@ -210,13 +210,16 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
         if recommendation is not None and course.repeats and (course.bounds.current or 0) > 1:
             told_now = f"an epoch holds each sample once, and not {course.bounds.current} times"
             recommendation = msgspec.structs.replace(recommendation, gain=told_now)
+        elif recommendation is not None and course.more_than_batches and course.bounds.listed is None:
+            told_now = f"an epoch takes no longer with {count(choice.workers or 0, 'worker')} than with {course.bounds.current}"
+            recommendation = msgspec.structs.replace(recommendation, gain=told_now)
     best = choice.workers if choice.workers is not None else max(choice.scores, key=choice.scores.__getitem__, default=None)
     if recommendation is not None and settings_beside(recommendation):
         conclusion = "change"
     bottleneck: Bottleneck = "unknown"
     evidence, narrowest = "", None
     if best is not None:
-        bottleneck, evidence = narrowest_of(points, best, course.no_room)
+        bottleneck, evidence = narrowest_of(points, best, course.no_room_for_more)
         narrowest = narrowest_stage(points, best, bottleneck)
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
     all_there_are = any(point.num_workers >= course.bounds.most for point in points)

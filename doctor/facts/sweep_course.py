@@ -134,7 +134,8 @@ class Course:
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
         parts, self._parts_in_words = self._parts()
         if parts and parts < wished and not options.workers:
-            wished = max(parts, plan.num_workers or 0)
+            # a sampler gives a measurement more batches than an epoch has, so more workers would only seem to be faster
+            wished = parts if loader.kind == "map" else max(parts, plan.num_workers or 0)
             self.nothing_to_read = f"{self._parts_in_words}: more workers would have nothing to read"
         most, self.no_room = self.room.most_workers(self.plan, wished)
         self.limited_by = self.no_room
@@ -198,6 +199,19 @@ class Course:
         reach = min(2 if self.bounds.current is None else self.bounds.current, self.bounds.most)
         asked_for = self.bounds.listed is not None
         return not asked_for and (max(one.workers for one in self.measured) < reach or self.choice.conclusion == "keep")
+
+    @property
+    def more_than_batches(self) -> bool:
+        """Whether the job has more workers than an epoch has batches: then its setting is not measured."""
+        current, parts = self.bounds.current, self.bounds.parts
+        return self.loader.kind == "map" and current is not None and parts is not None and current > parts
+
+    @property
+    def no_room_for_more(self) -> str | None:
+        """What keeps it from the next workers that it would try, where it is memory: not where time, or the user's list, does."""
+        listed = self.bounds.listed
+        wanted = next_on_ladder(self.tried, self.bounds) is None and (listed is None or max(listed) > self.bounds.most)
+        return self.no_room if wanted else None
 
     @property
     def data_bytes(self) -> int | None:

@@ -254,3 +254,22 @@ def test_what_is_cut_short_on_the_way_up_keeps_nothing(rungs: int, conclusion: s
 
     assert found.conclusion == conclusion
     assert ("may find more" in found.why) == (conclusion == "change")
+
+
+@pytest.mark.parametrize(
+    ("rungs", "listed", "name"),
+    [
+        (3, None, "latency"),  # up to 2, and 4 would have had room: time was in the way
+        (4, None, "memory"),  # up to 4, and 8 have none
+        (5, (0, 4), "latency"),  # more was not asked for
+        (5, (0, 4, 8), "memory"),
+    ],
+)
+def test_memory_is_in_the_way_of_what_comes_next(rungs: int, listed: tuple[int, ...] | None, name: str) -> None:
+    of = course(workers=listed)
+    of.no_room, of.bounds = "6 workers would take 2 GiB", msgspec.structs.replace(of.bounds, most=5, cpus=16)
+    for _ in range(2 + rungs):
+        if wanted := of.next(BUDGET_S):
+            of.take(wanted, [answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1))], None)
+
+    assert told(of, BUDGET_S).bottleneck == name

@@ -142,6 +142,12 @@ def plainly(workers: int, _: dict[str, Any]) -> float:
             5,
             "an epoch of 5 batches: more workers would have nothing to read",
         ),
+        (  # the job's own 8 would read more than an epoch has, and seem to be faster
+            {"kind": "map", "length": 5 * BATCH, "workers": 8},
+            [0, 1, 2, 4, 5],
+            5,
+            "an epoch of 5 batches: more workers would have nothing to read",
+        ),
     ],
 )
 def test_no_more_workers_than_have_something_to_read(
@@ -156,6 +162,7 @@ def test_no_more_workers_than_have_something_to_read(
     assert (found.recommended, found.limited_by) == (recommended, limited_by)
     assert found.recommendation is not None
     assert {point.epoch_s is None for point in found.points} == {"length" not in facts}  # of an unknown length, and not 0
+    assert ("takes no longer with 5 workers than with 8" in found.recommendation.gain) == ("workers" in facts)
 
 
 @pytest.mark.parametrize(
