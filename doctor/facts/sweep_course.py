@@ -182,19 +182,30 @@ class Course:
         return self.plan.batch_size / self.step_s if self.step_s and self.plan.batch_size else None
 
     @property
-    def batch_s(self) -> float:
-        """What one process takes for a batch; 0 where that is not known yet."""
+    def first_batch_s(self) -> float:
+        """What one process takes for its first batch; 0 where that is not known yet."""
         if self.costs is None:
             return 0.0
-        each_s = self.costs.read_s + self.costs.collate_s
-        return self.plan.batch_size * each_s if self.plan.batch_size else self.costs.typical_s
+        size = self.plan.batch_size
+        return size * (self.costs.read_s + self.costs.collate_s) if size else self.costs.typical_s
+
+    @property
+    def batch_s(self) -> float:
+        """The same for those after it: the first one may open files, or import what reads them."""
+        size = self.plan.batch_size
+        if self.costs is None or not size or self._reads_again:
+            return self.first_batch_s
+        later_s = [max(one.workers, 1) * size / one.rate.samples_per_s for one in self.measured]
+        if self.costs.batches == 1 and self.costs.again_s is not None and self.costs.from_memory:
+            later_s.append(size * (self.costs.again_s + self.costs.collate_s))
+        return min([self.first_batch_s, *later_s])
 
     @property
     def undecided(self) -> bool:
-        """Whether time was over on the way up, before the setting of now was tried or while that was the best so far: that one
-        worker is no faster than none says nothing of four.
+        """Whether it is still on the way up, where time is over or it is interrupted, before the setting of now was tried or
+        while that is the best so far: that one worker is no faster than none says nothing of four.
         """
-        if not self.out_of_time or not self.measured or next_on_ladder(self.tried, self.bounds) is None:
+        if not self.measured or next_on_ladder(self.tried, self.bounds) is None:
             return False
         reach = min(2 if self.bounds.current is None else self.bounds.current, self.bounds.most)
         asked_for = self.bounds.listed is not None
@@ -451,7 +462,7 @@ class Course:
 
     def _fits(self, left_s: float) -> bool:
         """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
-        starting_s = self.measured[-1].startup_s if self.measured else 0.0
+        starting_s = self.measured[-1].startup_s if self.measured else self.first_batch_s - self.batch_s
         return max(self.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
@@ -505,7 +516,8 @@ class Course:
         window_s = self.window_s / 2 if cached else self.window_s
         loading_s, taking_s = self.batch_s * max(1.0, workers / self.bounds.cpus), max(workers, 1) * (self.step_s or 0.0)
         turns_s = 0.0 if cached else TURNS * max(loading_s, taking_s)
-        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + 0.5 * workers)
+        starting_s = self.first_batch_s - self.batch_s + 0.5 * workers
+        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + starting_s)
         plain = {
             "workers": workers,
             "prefetch_factor": self.plan.prefetch_factor,

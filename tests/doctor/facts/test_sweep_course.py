@@ -273,3 +273,57 @@ def test_memory_is_in_the_way_of_what_comes_next(rungs: int, listed: tuple[int, 
             of.take(wanted, [answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1))], None)
 
     assert told(of, BUDGET_S).bottleneck == name
+
+
+@pytest.mark.parametrize(
+    ("measurements", "why"),
+    [
+        (0, "nothing was measured"),
+        (1, "nothing was measured but one process, which reads and collates about 100 samples/s"),
+        (3, "only 0 workers were measured"),  # no advice to have none
+        (5, "only 0, 1 and 2 workers were measured"),  # of a job that has 2: nobody knows of 4
+    ],
+)
+def test_what_is_known_when_it_is_interrupted_early(measurements: int, why: str) -> None:
+    of = course()
+    for _ in range(measurements):
+        wanted = of.next(BUDGET_S)
+        assert wanted is not None
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0)], None)
+
+    assert told(of, 5.0).why == why
+
+
+@pytest.mark.parametrize(
+    ("stored", "startup_s", "reached"),
+    [
+        (0.0, 0.1, [0, 1, 2, 4]),
+        (0.0, 6.0, [0]),  # but starting does
+        (1e6, 0.1, []),  # a disk may be slow at every batch
+        (None, 0.1, []),
+    ],
+)
+def test_a_first_batch_that_takes_long_is_not_taken_for_all(stored: float | None, startup_s: float, reached: list[int]) -> None:
+    """A process reads its first 10 samples in 10 s, the same again in 0.1 s; later there are 3.5 s."""
+    of = course()
+    for _ in range(6):
+        if (wanted := of.next(13.5 if not of.measured else 3.5)) is None:
+            break
+        told_by = answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1), startup_s=startup_s)
+        if wanted.kind == "costs" and told_by.answer:
+            told_by.answer.update(samples=10, read_s=1.0, batches=1, stored_bytes=stored)
+        of.take(wanted, [told_by], None)
+
+    assert [one.workers for one in of.measured] == reached
+
+
+def test_what_is_measured_says_how_long_a_batch_takes() -> None:
+    of = course()
+    for _ in range(3):
+        wanted = of.next(BUDGET_S)
+        assert wanted is not None
+        told_by = answer(wanted, from_disk=False, rate=100.0)
+        if wanted.kind == "costs" and told_by.answer:
+            told_by.answer.update(read_s=1.0, again_s=None, batches=1)
+        of.take(wanted, [told_by], None)
+        assert of.batch_s == pytest.approx(0.1 if of.measured else 10.0)

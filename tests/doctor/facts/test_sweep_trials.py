@@ -203,6 +203,7 @@ AS_RATES = ": rates are told in samples"
 def test_slow_batches_are_told_and_what_helps(batch_s: float, budget_s: float, seconds: float, why: str) -> None:
     """Of a job with 4 workers: that fewer are as fast as none says nothing of 4. Of slow batches one worker is not measured."""
     options = SweepOptions(budget_s=budget_s)
-    found = swept(freed(1.0), costing=costs(batch_s, batch_s), seconds=seconds, workers=4, sweep=options)
+    rates: Rates = lambda workers, _: scaling(workers) / 100 * BATCH / batch_s  # noqa: E731
+    found = swept(rates, costing=costs(batch_s, batch_s), seconds=seconds, workers=4, sweep=options)
 
     assert (found.conclusion, found.recommendation, found.why) == ("nothing", None, why)
