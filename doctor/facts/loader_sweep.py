@@ -31,7 +31,8 @@ from dl_doctor.facts.sweep_advice import (
     still_gains,
 )
 from dl_doctor.facts.sweep_arms import Trial
-from dl_doctor.facts.sweep_course import RUNGS, STARTING_S, TURNS, Course
+from dl_doctor.facts.sweep_course import RUNGS, Course
+from dl_doctor.facts.sweep_measuring import STARTING_S, TURNS
 from dl_doctor.facts.sweep_rates import budget_needed_s
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes

@@ -1,8 +1,8 @@
-"""The course of a sweep: what is measured next, with what arguments, and what is known so far. It looks at nothing itself."""
+"""The course of a sweep: what is measured next, and what is known so far. It looks at nothing itself."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,63 +16,29 @@ from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
+from dl_doctor.facts.sweep_measuring import TURNS, Kind, Measurement, Measuring, Pace, window_s
 from dl_doctor.facts.sweep_room import room_of
 from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured, received_of
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
-from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
+from dl_doctor.facts.worker_draws import WorkerDraws, draws_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
 from dl_doctor.units import count, plain
 
-LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
-"""That a setting is measured for, by what time there is."""
-
-WINDOWS_IN_BUDGET = 24
-"""So many windows, with what starting takes, make a sweep."""
-
 WITH_SETTLING = 1.5
 """Times a window that a measurement takes, after its first batch."""
 
-LONGEST_WINDOWS = 4
-"""A slow dataset may take so many windows for the few batches that make a measurement."""
-
 SLOW_WINDOWS = 2
 """A measurement that takes more windows than that, because batches take long, is worth saving."""
-
-TURNS = 6
-"""Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
 
 RUNGS = 10
 """Measurements of a sweep, at least, for an estimate of its time: five numbers of workers, a gap, two of them twice more."""
 
 OVERTIME_S = 1.0
 """That the last setting may take beyond the budget, by what starting workers took before it."""
-
-STARTING_S = 15.0
-"""What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
-
-SHARING_S = 4.0
-"""For seeing whether workers of an iterable dataset share its items out; more if 16 of them take longer."""
-
-Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm", "first"]
-
-
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
-    probe: str
-    arguments: list[dict[str, Any]]
-    """Of each process that runs at the same time."""
-
-    title: str
-    """For whoever waits."""
-
-    most_s: float
-    workers: int = 0
-    purpose: Purpose = "ladder"
-    warm: bool = True
 
 
 class Course:
@@ -92,7 +58,15 @@ class Course:
         self.ranks = options.ranks or plan.ranks
         self.plan = msgspec.structs.replace(plan, ranks=self.ranks)
         self.room = room_of(memory, shm)
-        self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
+        self.measuring = Measuring(
+            plan=self.plan,
+            method=method,
+            room=self.room,
+            window_s=window_s(options.budget_s),
+            step_spec=options.step,
+            own_batch_size=self._own_batch_size(),
+            pin_memory=bool(plan.pin_memory) and not loader.cuda_used,
+        )
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
         self.measured: list[Measured] = []
         self.first: list[Measured] = []
@@ -148,6 +122,11 @@ class Course:
             demand=self.demand_per_s,
             budget_s=options.budget_s,
         )
+
+    def _own_batch_size(self) -> int | None:
+        """None where the loader has its own."""
+        own = self.loader.arguments
+        return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
 
     @property
     def epoch_samples(self) -> float | None:
@@ -280,16 +259,15 @@ class Course:
 
     def next(self, left_s: float) -> Measurement | None:
         """What comes next in the time that is left; None at the end."""
-        self.out_of_time = self.out_of_time or left_s < self.window_s
+        self.out_of_time = self.out_of_time or left_s < self.measuring.window_s
         if self.broke or self.unmeasurable or self.out_of_time:
             return None
         if ("costs", 0) not in self._done:
-            return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
+            return self.measuring.costs()
         if self.loader.kind == "iterable" and ("sharing", 0) not in self._done:
-            return self._sharing()
+            return self.measuring.sharing()
         if self.options.step and ("step", 0) not in self._done:
-            more = {"most_s": 2 * self.window_s, "step_spec": self.options.step}
-            return self._once("step", "sweep_step", "the step", more)
+            return self.measuring.step()
         if ("cached", 1) not in self._done:
             return self._loading("cached", 1, left_s)
         return self._next_loading(left_s)
@@ -377,7 +355,7 @@ class Course:
         elif told.kind == "costs":
             self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
-            self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.window_s)
+            self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.measuring.window_s)
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
             self.bounds = msgspec.structs.replace(self.bounds, demand=self.demand_per_s)
@@ -463,7 +441,7 @@ class Course:
     def _fits(self, left_s: float) -> bool:
         """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
         starting_s = self.measured[-1].startup_s if self.measured else self.first_batch_s - self.batch_s
-        return max(self.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
+        return max(self.measuring.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
         """No setting from here on is tried. What breaks without any that works, or with no more workers than the job has, is the
@@ -493,64 +471,20 @@ class Course:
     def _has_slow_batches(self) -> bool:
         return self.costs is not None and self.costs.unevenness >= SLOW_BATCHES
 
-    @property
-    def _own_batch_size(self) -> int | None:
-        """None where the loader has its own."""
-        own = self.loader.arguments
-        return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
-
-    def _once(self, kind: Kind, probe: str, title: str, more: dict[str, Any]) -> Measurement:
-        plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.room.allowed_bytes}
-        return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
-
-    def _sharing(self) -> Measurement:
-        arguments = arguments_of("iterable", self.room.allowed_bytes, 2, min(SHARING_S, self.window_s))
-        return Measurement(
-            kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
-        )
-
     def _loading(
         self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder", changes: dict[str, Any] | None = None
     ) -> Measurement:
-        cached = kind == "cached"
-        window_s = self.window_s / 2 if cached else self.window_s
-        loading_s, taking_s = self.batch_s * max(1.0, workers / self.bounds.cpus), max(workers, 1) * (self.step_s or 0.0)
-        turns_s = 0.0 if cached else TURNS * max(loading_s, taking_s)
-        starting_s = self.first_batch_s - self.batch_s + 0.5 * workers
-        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + starting_s)
-        plain = {
-            "workers": workers,
-            "prefetch_factor": self.plan.prefetch_factor,
-            "method": "fork" if cached else self.method,  # what is cached cannot be sent, and rates are the same
-            "pin_memory": bool(self.plan.pin_memory) and not self.loader.cuda_used,
-            "batch_size": self._own_batch_size,
-            "window_s": window_s,
-            "most_s": most_s,
-            "worker_bytes": self.room.allowed_bytes // (self.ranks * max(workers, 1)),
-            "shared_bytes": self.room.allowed_bytes,
-            "step_s": None if cached or self.options.step else self.step_s,
-            "step_spec": None if cached else self.options.step,
-            "cached": cached,
-            "changes": changes or ({"in_order": False} if kind == "any order" else {}),
-        }
-        told = ", ".join(f"{name}={value}" for name, value in (changes or {}).items()) or "as before"
         again = self.costs.batches if self.costs and self._reads_again and kind not in ("cached", "first") else None
-        begins = [0 if cached else (0 if again else self._read_batches) + rank for rank in range(self.ranks)]
-        titles = {
-            "cached": "handing over",
-            "any order": "loading in any order",
-            "arm": f"trying {told}",
-            "first": "loading for the first time",
-        }
-        return Measurement(
-            kind=kind,
-            probe="sweep_rung",
-            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks, "again": again} for begin in begins],
-            title=f"{titles.get(kind, 'loading')} with {count(workers, 'worker')}",
-            most_s=most_s,
-            workers=workers,
-            purpose=purpose,
+        return self.measuring.loading(
+            kind,
+            workers,
+            purpose,
+            changes or {},
+            begin=0 if again else self._read_batches,
+            again=again,
             warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
+            pace=Pace(batch_s=self.batch_s, first_batch_s=self.first_batch_s, step_s=self.step_s, cpus=self.bounds.cpus),
+            left_s=left_s,
         )
 
     @property

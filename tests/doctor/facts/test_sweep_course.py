@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dl_doctor.facts.loader_sweep import told
-from dl_doctor.facts.sweep_course import Course, Measurement
+from dl_doctor.facts.sweep_course import Course
+from dl_doctor.facts.sweep_measuring import Measurement
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
@@ -152,7 +153,7 @@ def test_what_cannot_start_in_time_is_not_begun(startup_s: float, begun: bool) -
         assert wanted is not None
         of.take(wanted, [answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)], None)
 
-    assert (of.next(of.window_s) is not None) == begun
+    assert (of.next(of.measuring.window_s) is not None) == begun
     assert of.out_of_time != begun
 
 

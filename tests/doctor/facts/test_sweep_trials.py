@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts.loader_sweep import LoaderSweep, told
-from dl_doctor.facts.sweep_course import Course, Measurement
+from dl_doctor.facts.sweep_course import Course
+from dl_doctor.facts.sweep_measuring import Measurement
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
