@@ -18,7 +18,7 @@ from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_measuring import TURNS, Kind, Measurement, Measuring, Pace, window_s
 from dl_doctor.facts.sweep_room import room_of
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured, received_of
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measurement_of, received_of
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
@@ -295,64 +295,64 @@ class Course:
         self._offer_arms()
         return self._next_trial(left_s)
 
-    def take(self, told: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
-        """What came of a measurement."""
-        if told.kind in ("costs", "step", "sharing"):
-            self._done.add((told.kind, 0))
-            self._take_alone(told, answers)
+    def take(self, asked: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
+        """What came of the measurement that was asked for."""
+        if asked.kind in ("costs", "step", "sharing"):
+            self._done.add((asked.kind, 0))
+            self._take_alone(asked, answers)
             return
-        self._done.add((told.kind, told.workers))
-        trouble = next((told for told in map(trouble_of, answers) if told), None)
+        self._done.add((asked.kind, asked.workers))
+        trouble = next(filter(None, map(trouble_of, answers)), None)
         found = None
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
-            if told.kind != "cached" and told.arguments[0]["again"] is None:
-                ahead = told.workers * told.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
+            if asked.kind != "cached" and asked.arguments[0]["again"] is None:
+                ahead = asked.workers * asked.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
                 self._read_batches += self.ranks * (max(one.batches for one in deliveries) + ahead)
-            found = measured(
+            found = measurement_of(
                 deliveries,
-                workers=told.workers,
-                purpose=told.purpose,
-                warm=told.warm,
+                workers=asked.workers,
+                purpose=asked.purpose,
+                warm=asked.warm,
                 epoch_samples=self.epoch_samples,
                 throttled=throttled,
             )
-        if told.kind != "rung":
-            self._take_beside(told, found, trouble)
+        if asked.kind != "rung":
+            self._take_beside(asked, found, trouble)
         elif found:
             self._keep(found)
         elif trouble is not None:
-            self._stop_at(told.workers, trouble)
+            self._stop_at(asked.workers, trouble)
         else:
             self.out_of_time = True
 
-    def _take_beside(self, told: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
+    def _take_beside(self, asked: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
         """What was measured to understand settings, and is not compared with them."""
-        if told.kind == "arm" and self.trials is not None:
+        if asked.kind == "arm" and self.trials is not None:
             self.trials.take(found.rate.samples_per_s if found else None, trouble.text if trouble else None)
         elif found is None:
             return
-        elif told.kind == "cached":
-            self.cached[told.workers] = found.rate.samples_per_s
+        elif asked.kind == "cached":
+            self.cached[asked.workers] = found.rate.samples_per_s
             used = found.evidence.cpus_used
-            self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
-        elif told.kind == "any order":
-            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
-            self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
-        elif told.kind == "first":
+            self.delivering_s = used / found.rate.samples_per_s if asked.workers == 1 and used else self.delivering_s
+        elif asked.kind == "any order":
+            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == asked.workers]
+            self._take_any_order(asked.workers, in_order[-1], found.rate.samples_per_s)
+        elif asked.kind == "first":
             self.first.append(found)
 
-    def _take_alone(self, told: Measurement, answers: Sequence[Probed]) -> None:
+    def _take_alone(self, asked: Measurement, answers: Sequence[Probed]) -> None:
         answer = answers[0]
-        if told.kind == "sharing":
+        if asked.kind == "sharing":
             self._take_sharing(draws_of("iterable", answers))
         elif answer.answer is None:
             trouble = without_answer(answer)
-            if told.kind == "step":
+            if asked.kind == "step":
                 self.unmeasurable = f"--step {self.options.step}: {in_a_line(trouble)}"
             else:
                 self._stop_at(0, trouble)
-        elif told.kind == "costs":
+        elif asked.kind == "costs":
             self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
             self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.measuring.window_s)
