@@ -18,7 +18,7 @@ from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
 from dl_doctor.facts.sweep_measuring import TURNS, Kind, Measurement, Measuring, Pace, window_s
 from dl_doctor.facts.sweep_room import room_of
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measurement_of, received_of
+from dl_doctor.facts.sweep_rungs import Delivery, Measured, delivery_of, disturbed, measurement_of, received_of
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
@@ -76,6 +76,9 @@ class Course:
         self.cached: dict[int, float] = {}
         self.delivering_s: float | None = None
         self.order_gain: float | None = None
+        self.started_s = 0.0
+        """Until the first batch came, where a measurement had too little time for that."""
+
         self.step_s = options.step_time_s
         self.host_bound = False
         self.broke: str | None = None
@@ -303,7 +306,7 @@ class Course:
             return
         self._done.add((asked.kind, asked.workers))
         trouble = next(filter(None, map(trouble_of, answers)), None)
-        found = None
+        found, deliveries = None, []
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
             if asked.kind != "cached" and asked.arguments[0]["again"] is None:
@@ -323,8 +326,14 @@ class Course:
             self._keep(found)
         elif trouble is not None:
             self._stop_at(asked.workers, trouble)
-        else:
+        elif not self._starts_later_than_thought(deliveries):
             self.out_of_time = True
+
+    def _starts_later_than_thought(self, deliveries: Sequence[Delivery]) -> bool:
+        """Whether a measurement came to nothing because starting took its time: another try, which has more, is worth it."""
+        before_s = self.started_s
+        self.started_s = max([before_s, *(one.startup_s or 0.0 for one in deliveries)])
+        return self.started_s > max(2 * before_s, self.measuring.window_s)
 
     def _take_beside(self, asked: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
         """What was measured to understand settings, and is not compared with them."""
@@ -440,7 +449,7 @@ class Course:
 
     def _fits(self, left_s: float) -> bool:
         """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
-        starting_s = self.measured[-1].startup_s if self.measured else self.first_batch_s - self.batch_s
+        starting_s = max(self.started_s, self.measured[-1].startup_s if self.measured else self.first_batch_s - self.batch_s)
         return max(self.measuring.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
@@ -483,7 +492,12 @@ class Course:
             begin=0 if again else self._read_batches,
             again=again,
             warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
-            pace=Pace(batch_s=self.batch_s, first_batch_s=self.first_batch_s, step_s=self.step_s, cpus=self.bounds.cpus),
+            pace=Pace(
+                batch_s=self.batch_s,
+                starting_s=max(self.started_s, self.first_batch_s - self.batch_s),
+                step_s=self.step_s,
+                cpus=self.bounds.cpus,
+            ),
             left_s=left_s,
         )
 

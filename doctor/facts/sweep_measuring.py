@@ -52,7 +52,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     batch_s: float
     """Of one process, for reading and collating."""
 
-    first_batch_s: float
+    starting_s: float
+    """What the first batch takes longer than that."""
+
     step_s: float | None
     cpus: float
     """That a rank may use."""
@@ -156,8 +158,7 @@ class Measuring(msgspec.Struct, frozen=True, kw_only=True):
         loading_s = pace.batch_s * max(1.0, workers / pace.cpus)
         taking_s = max(workers, 1) * (pace.step_s or 0.0)
         turns_s = 0.0 if cached else TURNS * max(loading_s, taking_s)
-        starting_s = pace.first_batch_s - pace.batch_s + 0.5 * workers
-        return min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + starting_s)
+        return min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + pace.starting_s + 0.5 * workers)
 
 
 def window_s(budget_s: float) -> float:

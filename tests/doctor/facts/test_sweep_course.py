@@ -328,3 +328,17 @@ def test_what_is_measured_says_how_long_a_batch_takes() -> None:
             told_by.answer.update(read_s=1.0, again_s=None, batches=1)
         of.take(wanted, [told_by], None)
         assert of.batch_s == pytest.approx(0.1 if of.measured else 10.0)
+
+
+@pytest.mark.parametrize(("startup_s", "tries"), [(9.0, [10.0, 19.0]), (0.2, [10.0])])
+def test_workers_that_start_later_than_thought_get_another_try(startup_s: float, tries: list[float]) -> None:
+    """Once: where even that is too short, time is over."""
+    of, allowed_s = course(workers=(0,)), []
+    while (wanted := of.next(BUDGET_S)) is not None:
+        told_by = answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)
+        if wanted.kind == "rung" and told_by.answer:
+            allowed_s.append(wanted.most_s)
+            told_by.answer.update(marks=[(0.0, 0.0)])
+        of.take(wanted, [told_by], None)
+
+    assert (allowed_s, of.out_of_time, of.measured) == (tries, True, [])
