@@ -144,7 +144,8 @@ def verdict_on(
     if settings.sweep is not None:
         sweep = collection.known.get(LoaderSweep)
         conclusion = sweep.conclusion if isinstance(sweep, LoaderSweep) else None
-        why = sweep.why if isinstance(sweep, LoaderSweep) else getattr(sweep, "detail", "nothing was measured")
+        missing = getattr(sweep, "detail", None) if interrupted_by is None else None
+        why = sweep.why if isinstance(sweep, LoaderSweep) else missing or "nothing was measured"
         return outcome_of_a_sweep(results, conclusion, why, interrupted_by=interrupted_by)
     essential = {check.id for check in checks if check.essential}
     return outcome_of(results, essential=essential, settings=settings, interrupted_by=interrupted_by)

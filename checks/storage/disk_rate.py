@@ -45,7 +45,7 @@ def disk_rate(loader: Loader, sweep: LoaderSweep, data_paths: DataPaths | Unavai
     costs = sweep.costs
     if sweep.conclusion == "broke":
         return Verdict.skip(sweep.why)
-    if costs is None or not sweep.points:
+    if costs is None:
         return Verdict.unknown(f"the loader was not measured: {sweep.why}")
     if short(sweep) and exhausted(sweep):
         return Verdict(seen(loader, costs), [too_slow(sweep, costs, advice(data_paths, disks))])
@@ -53,7 +53,7 @@ def disk_rate(loader: Loader, sweep: LoaderSweep, data_paths: DataPaths | Unavai
         return Verdict.skip("the kernel does not tell what comes from a disk: /proc/PID/io is not there")
     if (costs.stored_bytes or 0) < STORED_BYTES and sweep.bottleneck not in ELSEWHERE:
         return Verdict.skip("no sample came from a disk: memory had them, or they are made; how fast the disk is was not seen")
-    if sweep.demand_samples_per_s is None or short(sweep):
+    if sweep.demand_samples_per_s is None or short(sweep) or not sweep.points:
         return Verdict(seen(loader, costs), [rates(sweep, costs)])
     needed = f"the step takes {plain(sweep.demand_samples_per_s)} samples/s"
     return Verdict(f"{seen(loader, costs)}; {needed}, and the storage does not keep the loader from that")
@@ -91,7 +91,9 @@ def rates(sweep: LoaderSweep, costs: Costs) -> Finding:
     warm = f", and {plain(1 / costs.again_s)} again" if costs.again_s else ""
     in_the_way = f"It is in the way of more: {sweep.evidence}. " if sweep.bottleneck in ELSEWHERE else ""
     wanted = "Whether that is enough, `dl-doctor sweep --step-time` tells."
-    if short(sweep):
+    if not sweep.points:
+        wanted = "Whether that is enough is not known: no number of workers was measured."
+    elif short(sweep):
         wanted = f"The step takes {plain(sweep.demand_samples_per_s or 0)} samples/s; more workers than were tried may get them."
     return Finding(
         level="note",

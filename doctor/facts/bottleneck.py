@@ -105,6 +105,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
         return self.read_s / self.again_s if self.again_s else None
 
     @property
+    def from_memory(self) -> bool:
+        """Whether hardly anything came from a disk or over the network, so that what took longer at first was something else."""
+        return self.stored_bytes is not None and max(self.stored_bytes, self.received_bytes) < STORED_BYTES
+
+    @property
     def from_disk(self) -> bool:
         """Whether a disk is what makes reading the data for the first time slower than reading it again."""
         kept = (self.stored_bytes or 0.0) - (self.again_stored_bytes or 0.0)

@@ -31,7 +31,8 @@ from dl_doctor.facts.sweep_advice import (
     still_gains,
 )
 from dl_doctor.facts.sweep_arms import Trial
-from dl_doctor.facts.sweep_course import RUNGS, STARTING_S, TURNS, Course
+from dl_doctor.facts.sweep_course import RUNGS, Course
+from dl_doctor.facts.sweep_measuring import STARTING_S, TURNS
 from dl_doctor.facts.sweep_rates import budget_needed_s
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probes
@@ -42,6 +43,9 @@ from dl_doctor.units import count, plain
 
 PREPARING = 0.2
 """Of the budget at most, what is looked at before it may take."""
+
+IDLE_CPUS = 0.05
+"""Less than that used by others is no reason for noise."""
 
 LONG_S = 600.0
 """More than that is not advised: then the machine is to become quieter."""
@@ -201,7 +205,7 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
             course.plan,
             method=course.method,
             persistent=course.persistent,
-            no_room=course.no_room,
+            no_room=course.no_room_for_more,
             nothing_to_read=course.nothing_to_read if course.repeats or choice.workers == course.bounds.parts else None,
             trials=tried,
             in_order=course.in_order,
@@ -210,13 +214,16 @@ def told(course: Course, took_s: float, credits_: BurstCredits | Unavailable | N
         if recommendation is not None and course.repeats and (course.bounds.current or 0) > 1:
             told_now = f"an epoch holds each sample once, and not {course.bounds.current} times"
             recommendation = msgspec.structs.replace(recommendation, gain=told_now)
+        elif recommendation is not None and course.more_than_batches and course.bounds.listed is None:
+            told_now = f"an epoch takes no longer with {count(choice.workers or 0, 'worker')} than with {course.bounds.current}"
+            recommendation = msgspec.structs.replace(recommendation, gain=told_now)
     best = choice.workers if choice.workers is not None else max(choice.scores, key=choice.scores.__getitem__, default=None)
     if recommendation is not None and settings_beside(recommendation):
         conclusion = "change"
     bottleneck: Bottleneck = "unknown"
     evidence, narrowest = "", None
     if best is not None:
-        bottleneck, evidence = narrowest_of(points, best, course.no_room)
+        bottleneck, evidence = narrowest_of(points, best, course.no_room_for_more)
         narrowest = narrowest_stage(points, best, bottleneck)
     main = next((one.evidence.main_cpus for one in reversed(course.measured) if one.workers == best), None)
     all_there_are = any(point.num_workers >= course.bounds.most for point in points)
@@ -315,7 +322,7 @@ def nothing(course: Course) -> str:
     if course.repeats and not counts:
         return f"{said}: {course.nothing_to_read}"
     if not course.batch_s or not course.out_of_time:
-        return said
+        return said if counts or not course.batch_s else f"{said} but one process, which reads and collates {alone(course)}"
     budget_s = course.options.budget_s
     needed_s = (RUNGS * TURNS + 3) * course.batch_s
     if needed_s <= budget_s:
@@ -327,12 +334,19 @@ def nothing(course: Course) -> str:
     return f"{said} within {plain(budget_s)} s: a batch takes {plain(course.batch_s)} s; {helps}"
 
 
+def alone(course: Course) -> str:
+    """The rate of one process, by what a sample costs: `about 98 samples/s`, or batches where it is not known how many it has."""
+    size = course.plan.batch_size
+    return f"about {plain((size or 1) / course.batch_s)} {'samples' if size else 'batches'}/s"
+
+
 def too_noisy(course: Course, choice: Choice) -> str:
     rates = [one.rate for one in course.measured if one.workers == max(choice.scores, key=choice.scores.__getitem__)]
     again = "measured again, the best setting differs by" if len(rates) > 1 else "the rate of the best setting is only known to"
     apart = f"{again} {plain(100 * (choice.spread or 0))} %"
     others = [one.evidence.others_cpus for one in course.measured if one.evidence.others_cpus is not None]
-    busy = f", and others used {plain(sum(others) / len(others))} CPUs meanwhile" if others else ""
+    used = sum(others) / len(others) if others else 0.0
+    busy = f", and others used {plain(used)} CPUs meanwhile" if used >= IDLE_CPUS else ""
     needed = max((budget_needed_s(rate, course.options.budget_s) or 0 for rate in rates), default=0)
     more = f"; --budget {math.ceil(needed / 10) * 10} may be enough" if course.options.budget_s < needed <= LONG_S else ""
     return f"too noisy to tell: {apart}{busy}{more}"

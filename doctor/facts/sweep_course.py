@@ -1,8 +1,8 @@
-"""The course of a sweep: what is measured next, with what arguments, and what is known so far. It looks at nothing itself."""
+"""The course of a sweep: what is measured next, and what is known so far. It looks at nothing itself."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,63 +16,29 @@ from dl_doctor.facts.recommending import Choice, choose
 from dl_doctor.facts.shared_memory import SharedMemory
 from dl_doctor.facts.sweep_advice import half_widths
 from dl_doctor.facts.sweep_arms import Situation, Trials, arms_of, in_any_order
+from dl_doctor.facts.sweep_measuring import TURNS, Kind, Measurement, Measuring, Pace, window_s
 from dl_doctor.facts.sweep_room import room_of
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, disturbed, measured, received_of
+from dl_doctor.facts.sweep_rungs import Delivery, Measured, delivery_of, disturbed, measurement_of, received_of
 from dl_doctor.facts.sweep_search import MOST_WORKERS, Bounds, Purpose, Tried, next_on_ladder, next_rung
 from dl_doctor.facts.sweep_trouble import Undelivered, in_a_line, trouble_of, without_answer
 from dl_doctor.facts.trouble import refused_memory
-from dl_doctor.facts.worker_draws import WorkerDraws, arguments_of, draws_of
+from dl_doctor.facts.worker_draws import WorkerDraws, draws_of
 from dl_doctor.model import Unavailable
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
 from dl_doctor.units import count, plain
 
-LONGEST_WINDOW_S, SHORTEST_WINDOW_S = 3.0, 0.5
-"""That a setting is measured for, by what time there is."""
-
-WINDOWS_IN_BUDGET = 24
-"""So many windows, with what starting takes, make a sweep."""
-
 WITH_SETTLING = 1.5
 """Times a window that a measurement takes, after its first batch."""
 
-LONGEST_WINDOWS = 4
-"""A slow dataset may take so many windows for the few batches that make a measurement."""
-
 SLOW_WINDOWS = 2
 """A measurement that takes more windows than that, because batches take long, is worth saving."""
-
-TURNS = 6
-"""Batches that each worker delivers for a measurement: two before it begins, and four while it goes on."""
 
 RUNGS = 10
 """Measurements of a sweep, at least, for an estimate of its time: five numbers of workers, a gap, two of them twice more."""
 
 OVERTIME_S = 1.0
 """That the last setting may take beyond the budget, by what starting workers took before it."""
-
-STARTING_S = 15.0
-"""What a process may take beyond what it was told: 4 workers by spawn on 2 CPUs have their first batch after 9 to 11 s."""
-
-SHARING_S = 4.0
-"""For seeing whether workers of an iterable dataset share its items out; more if 16 of them take longer."""
-
-Kind = Literal["costs", "sharing", "step", "cached", "rung", "any order", "arm", "first"]
-
-
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
-    probe: str
-    arguments: list[dict[str, Any]]
-    """Of each process that runs at the same time."""
-
-    title: str
-    """For whoever waits."""
-
-    most_s: float
-    workers: int = 0
-    purpose: Purpose = "ladder"
-    warm: bool = True
 
 
 class Course:
@@ -92,7 +58,15 @@ class Course:
         self.ranks = options.ranks or plan.ranks
         self.plan = msgspec.structs.replace(plan, ranks=self.ranks)
         self.room = room_of(memory, shm)
-        self.window_s = min(LONGEST_WINDOW_S, max(SHORTEST_WINDOW_S, options.budget_s / WINDOWS_IN_BUDGET))
+        self.measuring = Measuring(
+            plan=self.plan,
+            method=method,
+            room=self.room,
+            window_s=window_s(options.budget_s),
+            step_spec=options.step,
+            own_batch_size=self._own_batch_size(),
+            pin_memory=bool(plan.pin_memory) and not loader.cuda_used,
+        )
         self.persistent = bool(loader.arguments and loader.arguments.persistent_workers)
         self.measured: list[Measured] = []
         self.first: list[Measured] = []
@@ -102,6 +76,9 @@ class Course:
         self.cached: dict[int, float] = {}
         self.delivering_s: float | None = None
         self.order_gain: float | None = None
+        self.started_s = 0.0
+        """Until the first batch came, where a measurement had too little time for that."""
+
         self.step_s = options.step_time_s
         self.host_bound = False
         self.broke: str | None = None
@@ -134,7 +111,8 @@ class Course:
         wished = max([MOST_WORKERS, plan.num_workers or 0, *(options.workers or ())])
         parts, self._parts_in_words = self._parts()
         if parts and parts < wished and not options.workers:
-            wished = max(parts, plan.num_workers or 0)
+            # a sampler gives a measurement more batches than an epoch has, so more workers would only seem to be faster
+            wished = parts if loader.kind == "map" else max(parts, plan.num_workers or 0)
             self.nothing_to_read = f"{self._parts_in_words}: more workers would have nothing to read"
         most, self.no_room = self.room.most_workers(self.plan, wished)
         self.limited_by = self.no_room
@@ -147,6 +125,11 @@ class Course:
             demand=self.demand_per_s,
             budget_s=options.budget_s,
         )
+
+    def _own_batch_size(self) -> int | None:
+        """None where the loader has its own."""
+        own = self.loader.arguments
+        return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
 
     @property
     def epoch_samples(self) -> float | None:
@@ -181,23 +164,47 @@ class Course:
         return self.plan.batch_size / self.step_s if self.step_s and self.plan.batch_size else None
 
     @property
-    def batch_s(self) -> float:
-        """What one process takes for a batch; 0 where that is not known yet."""
+    def first_batch_s(self) -> float:
+        """What one process takes for its first batch; 0 where that is not known yet."""
         if self.costs is None:
             return 0.0
-        each_s = self.costs.read_s + self.costs.collate_s
-        return self.plan.batch_size * each_s if self.plan.batch_size else self.costs.typical_s
+        size = self.plan.batch_size
+        return size * (self.costs.read_s + self.costs.collate_s) if size else self.costs.typical_s
+
+    @property
+    def batch_s(self) -> float:
+        """The same for those after it: the first one may open files, or import what reads them."""
+        size = self.plan.batch_size
+        if self.costs is None or not size or self._reads_again:
+            return self.first_batch_s
+        later_s = [max(one.workers, 1) * size / one.rate.samples_per_s for one in self.measured]
+        if self.costs.batches == 1 and self.costs.again_s is not None and self.costs.from_memory:
+            later_s.append(size * (self.costs.again_s + self.costs.collate_s))
+        return min([self.first_batch_s, *later_s])
 
     @property
     def undecided(self) -> bool:
-        """Whether time was over on the way up, before the setting of now was tried or while that was the best so far: that one
-        worker is no faster than none says nothing of four.
+        """Whether it is still on the way up, where time is over or it is interrupted, before the setting of now was tried or
+        while that is the best so far: that one worker is no faster than none says nothing of four.
         """
-        if not self.out_of_time or not self.measured or next_on_ladder(self.tried, self.bounds) is None:
+        if not self.measured or next_on_ladder(self.tried, self.bounds) is None:
             return False
         reach = min(2 if self.bounds.current is None else self.bounds.current, self.bounds.most)
         asked_for = self.bounds.listed is not None
         return not asked_for and (max(one.workers for one in self.measured) < reach or self.choice.conclusion == "keep")
+
+    @property
+    def more_than_batches(self) -> bool:
+        """Whether the job has more workers than an epoch has batches: then its setting is not measured."""
+        current, parts = self.bounds.current, self.bounds.parts
+        return self.loader.kind == "map" and current is not None and parts is not None and current > parts
+
+    @property
+    def no_room_for_more(self) -> str | None:
+        """What keeps it from the next workers that it would try, where it is memory: not where time, or the user's list, does."""
+        listed = self.bounds.listed
+        wanted = next_on_ladder(self.tried, self.bounds) is None and (listed is None or max(listed) > self.bounds.most)
+        return self.no_room if wanted else None
 
     @property
     def data_bytes(self) -> int | None:
@@ -255,16 +262,15 @@ class Course:
 
     def next(self, left_s: float) -> Measurement | None:
         """What comes next in the time that is left; None at the end."""
-        self.out_of_time = self.out_of_time or left_s < self.window_s
+        self.out_of_time = self.out_of_time or left_s < self.measuring.window_s
         if self.broke or self.unmeasurable or self.out_of_time:
             return None
         if ("costs", 0) not in self._done:
-            return self._once("costs", "sweep_costs", "what a sample costs", {"most_s": 2 * self.window_s})
+            return self.measuring.costs()
         if self.loader.kind == "iterable" and ("sharing", 0) not in self._done:
-            return self._sharing()
+            return self.measuring.sharing()
         if self.options.step and ("step", 0) not in self._done:
-            more = {"most_s": 2 * self.window_s, "step_spec": self.options.step}
-            return self._once("step", "sweep_step", "the step", more)
+            return self.measuring.step()
         if ("cached", 1) not in self._done:
             return self._loading("cached", 1, left_s)
         return self._next_loading(left_s)
@@ -292,67 +298,73 @@ class Course:
         self._offer_arms()
         return self._next_trial(left_s)
 
-    def take(self, told: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
-        """What came of a measurement."""
-        if told.kind in ("costs", "step", "sharing"):
-            self._done.add((told.kind, 0))
-            self._take_alone(told, answers)
+    def take(self, asked: Measurement, answers: Sequence[Probed], throttled: float | None) -> None:
+        """What came of the measurement that was asked for."""
+        if asked.kind in ("costs", "step", "sharing"):
+            self._done.add((asked.kind, 0))
+            self._take_alone(asked, answers)
             return
-        self._done.add((told.kind, told.workers))
-        trouble = next((told for told in map(trouble_of, answers) if told), None)
-        found = None
+        self._done.add((asked.kind, asked.workers))
+        trouble = next(filter(None, map(trouble_of, answers)), None)
+        found, deliveries = None, []
         if trouble is None:
             deliveries = [delivery_of(answer.answer or {}) for answer in answers]
-            if told.kind != "cached" and told.arguments[0]["again"] is None:
-                ahead = told.workers * told.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
+            if asked.kind != "cached" and asked.arguments[0]["again"] is None:
+                ahead = asked.workers * asked.arguments[0]["changes"].get("prefetch_factor", self.plan.prefetch_factor)
                 self._read_batches += self.ranks * (max(one.batches for one in deliveries) + ahead)
-            found = measured(
+            found = measurement_of(
                 deliveries,
-                workers=told.workers,
-                purpose=told.purpose,
-                warm=told.warm,
+                workers=asked.workers,
+                purpose=asked.purpose,
+                warm=asked.warm,
                 epoch_samples=self.epoch_samples,
                 throttled=throttled,
             )
-        if told.kind != "rung":
-            self._take_beside(told, found, trouble)
+        if asked.kind != "rung":
+            self._take_beside(asked, found, trouble)
         elif found:
             self._keep(found)
         elif trouble is not None:
-            self._stop_at(told.workers, trouble)
-        else:
+            self._stop_at(asked.workers, trouble)
+        elif not self._starts_later_than_thought(deliveries):
             self.out_of_time = True
 
-    def _take_beside(self, told: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
+    def _starts_later_than_thought(self, deliveries: Sequence[Delivery]) -> bool:
+        """Whether a measurement came to nothing because starting took its time: another try, which has more, is worth it."""
+        before_s = self.started_s
+        self.started_s = max([before_s, *(one.startup_s or 0.0 for one in deliveries)])
+        return self.started_s > max(2 * before_s, self.measuring.window_s)
+
+    def _take_beside(self, asked: Measurement, found: Measured | None, trouble: Undelivered | None) -> None:
         """What was measured to understand settings, and is not compared with them."""
-        if told.kind == "arm" and self.trials is not None:
+        if asked.kind == "arm" and self.trials is not None:
             self.trials.take(found.rate.samples_per_s if found else None, trouble.text if trouble else None)
         elif found is None:
             return
-        elif told.kind == "cached":
-            self.cached[told.workers] = found.rate.samples_per_s
+        elif asked.kind == "cached":
+            self.cached[asked.workers] = found.rate.samples_per_s
             used = found.evidence.cpus_used
-            self.delivering_s = used / found.rate.samples_per_s if told.workers == 1 and used else self.delivering_s
-        elif told.kind == "any order":
-            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == told.workers]
-            self._take_any_order(told.workers, in_order[-1], found.rate.samples_per_s)
-        elif told.kind == "first":
+            self.delivering_s = used / found.rate.samples_per_s if asked.workers == 1 and used else self.delivering_s
+        elif asked.kind == "any order":
+            in_order = [one.rate.samples_per_s for one in self.measured if one.workers == asked.workers]
+            self._take_any_order(asked.workers, in_order[-1], found.rate.samples_per_s)
+        elif asked.kind == "first":
             self.first.append(found)
 
-    def _take_alone(self, told: Measurement, answers: Sequence[Probed]) -> None:
+    def _take_alone(self, asked: Measurement, answers: Sequence[Probed]) -> None:
         answer = answers[0]
-        if told.kind == "sharing":
+        if asked.kind == "sharing":
             self._take_sharing(draws_of("iterable", answers))
         elif answer.answer is None:
             trouble = without_answer(answer)
-            if told.kind == "step":
+            if asked.kind == "step":
                 self.unmeasurable = f"--step {self.options.step}: {in_a_line(trouble)}"
             else:
                 self._stop_at(0, trouble)
-        elif told.kind == "costs":
+        elif asked.kind == "costs":
             self.costs = msgspec.convert(answer.answer, Costs)
             self._read_batches = answer.answer["batches"]
-            self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.window_s)
+            self.bounds = msgspec.structs.replace(self.bounds, slow=TURNS * self.batch_s > SLOW_WINDOWS * self.measuring.window_s)
         else:
             self.step_s, self.host_bound = answer.answer["step_s"], answer.answer["host_bound"]
             self.bounds = msgspec.structs.replace(self.bounds, demand=self.demand_per_s)
@@ -437,8 +449,8 @@ class Course:
 
     def _fits(self, left_s: float) -> bool:
         """Whether there is time for one more setting, where its workers start as fast as those of the one before it."""
-        starting_s = self.measured[-1].startup_s if self.measured else 0.0
-        return max(self.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
+        starting_s = max(self.started_s, self.measured[-1].startup_s if self.measured else self.first_batch_s - self.batch_s)
+        return max(self.measuring.window_s, TURNS * self.batch_s) + starting_s <= left_s + OVERTIME_S
 
     def _stop_at(self, workers: int, trouble: Undelivered) -> None:
         """No setting from here on is tried. What breaks without any that works, or with no more workers than the job has, is the
@@ -468,63 +480,25 @@ class Course:
     def _has_slow_batches(self) -> bool:
         return self.costs is not None and self.costs.unevenness >= SLOW_BATCHES
 
-    @property
-    def _own_batch_size(self) -> int | None:
-        """None where the loader has its own."""
-        own = self.loader.arguments
-        return None if own is not None and own.batch_size == self.plan.batch_size else self.plan.batch_size
-
-    def _once(self, kind: Kind, probe: str, title: str, more: dict[str, Any]) -> Measurement:
-        plain = {"batch_size": self._own_batch_size, "allowed_bytes": self.room.allowed_bytes}
-        return Measurement(kind=kind, probe=probe, arguments=[{**plain, **more}], title=title, most_s=more["most_s"])
-
-    def _sharing(self) -> Measurement:
-        arguments = arguments_of("iterable", self.room.allowed_bytes, 2, min(SHARING_S, self.window_s))
-        return Measurement(
-            kind="sharing", probe="worker_draws", arguments=arguments, title="whether workers share the data", most_s=SHARING_S
-        )
-
     def _loading(
         self, kind: Kind, workers: int, left_s: float, purpose: Purpose = "ladder", changes: dict[str, Any] | None = None
     ) -> Measurement:
-        cached = kind == "cached"
-        window_s = self.window_s / 2 if cached else self.window_s
-        loading_s, taking_s = self.batch_s * max(1.0, workers / self.bounds.cpus), max(workers, 1) * (self.step_s or 0.0)
-        turns_s = 0.0 if cached else TURNS * max(loading_s, taking_s)
-        most_s = min(left_s, max(LONGEST_WINDOWS * self.window_s, turns_s) + 0.5 * workers)
-        plain = {
-            "workers": workers,
-            "prefetch_factor": self.plan.prefetch_factor,
-            "method": "fork" if cached else self.method,  # what is cached cannot be sent, and rates are the same
-            "pin_memory": bool(self.plan.pin_memory) and not self.loader.cuda_used,
-            "batch_size": self._own_batch_size,
-            "window_s": window_s,
-            "most_s": most_s,
-            "worker_bytes": self.room.allowed_bytes // (self.ranks * max(workers, 1)),
-            "shared_bytes": self.room.allowed_bytes,
-            "step_s": None if cached or self.options.step else self.step_s,
-            "step_spec": None if cached else self.options.step,
-            "cached": cached,
-            "changes": changes or ({"in_order": False} if kind == "any order" else {}),
-        }
-        told = ", ".join(f"{name}={value}" for name, value in (changes or {}).items()) or "as before"
         again = self.costs.batches if self.costs and self._reads_again and kind not in ("cached", "first") else None
-        begins = [0 if cached else (0 if again else self._read_batches) + rank for rank in range(self.ranks)]
-        titles = {
-            "cached": "handing over",
-            "any order": "loading in any order",
-            "arm": f"trying {told}",
-            "first": "loading for the first time",
-        }
-        return Measurement(
-            kind=kind,
-            probe="sweep_rung",
-            arguments=[{**plain, "begin": begin, "every": 1 if cached else self.ranks, "again": again} for begin in begins],
-            title=f"{titles.get(kind, 'loading')} with {count(workers, 'worker')}",
-            most_s=most_s,
-            workers=workers,
-            purpose=purpose,
+        return self.measuring.loading(
+            kind,
+            workers,
+            purpose,
+            changes or {},
+            begin=0 if again else self._read_batches,
+            again=again,
             warm=again is not None or (self._all_read and (self.loader.kind == "iterable" or self.epochs != "first")),
+            pace=Pace(
+                batch_s=self.batch_s,
+                starting_s=max(self.started_s, self.first_batch_s - self.batch_s),
+                step_s=self.step_s,
+                cpus=self.bounds.cpus,
+            ),
+            left_s=left_s,
         )
 
     @property

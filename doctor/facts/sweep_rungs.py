@@ -83,7 +83,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def measured(
+def measurement_of(
     deliveries: Sequence[Delivery],
     *,
     workers: int,

@@ -58,7 +58,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """That a rank may use."""
 
     most: int = MOST_WORKERS
-    """That memory and shared memory allow."""
+    """That may be tried: by memory and shared memory, by what there is to read, and below the number that came to nothing."""
 
     parts: int | None = None
     """Shards of an iterable dataset, or batches of an epoch: beyond them, workers have nothing to read, and only the current

@@ -68,19 +68,29 @@ def test_workers_that_wait_each_for_itself_are_not_at_its_limit(rates: tuple[flo
     assert ("more workers than were tried may get them" in verdict.findings[0].why) == (status == "pass")
 
 
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"costs": None}, "the loader was not measured: change"),
-        ({"costs": costs(), "points": ()}, "the loader was not measured"),  # interrupted after the first measurement
-    ],
-)
-def test_without_a_measurement_nobody_knows(fields: dict[str, Any], says: str) -> None:
-    verdict = CHECK.judge(loader(), loader_sweep("change", why="change", **fields), NOT_KNOWN, NOT_KNOWN)
+def test_without_what_a_sample_costs_nobody_knows() -> None:
+    verdict = CHECK.judge(loader(), loader_sweep("change", why="change", costs=None), NOT_KNOWN, NOT_KNOWN)
 
     assert verdict.status == "error"
     assert verdict.reason is not None
-    assert says in verdict.reason.detail
+    assert "the loader was not measured: change" in verdict.reason.detail
+
+
+@pytest.mark.parametrize(
+    ("demand", "stored", "status", "says"),
+    [
+        (None, 64 * KIB, "pass", "Whether that is enough is not known: no number of workers was measured."),
+        (900, 64 * KIB, "pass", "Whether that is enough is not known: no number of workers was measured."),
+        (900, 0.0, "skip", None),
+    ],
+)
+def test_what_one_process_read_is_told_where_no_workers_were_measured(
+    demand: float | None, stored: float, status: str, says: str | None
+) -> None:
+    """Why they were not is the sweep's to say, once."""
+    verdict = judged("unknown", demand, conclusion="nothing", points=(), stored_bytes=stored)
+
+    assert (verdict.status, [finding.why for finding in verdict.findings]) == (status, [says] if says else [])
 
 
 def test_a_loader_that_breaks_is_others_to_tell() -> None:

@@ -20,7 +20,7 @@ from dl_doctor.contract import Check
 from dl_doctor.engine import HEAD, examine, names_of_gpus
 from dl_doctor.facts import COLLECTORS, Collector
 from dl_doctor.model import Finding, Fix, Report, Result, Unavailable, Verdict
-from dl_doctor.settings import Settings
+from dl_doctor.settings import Settings, SweepOptions
 from dl_doctor.system import Missing, System
 from dl_doctor.text import Malformed
 from dl_doctor.watching import Interruption
@@ -397,6 +397,19 @@ def test_what_was_known_when_it_was_interrupted_is_in_the_report(tmp_path: Path,
 
     assert {result.id: result.status for result in report.results} == {"seen-total": "not_run", "seen-right": "pass"}
     assert (report.verdict.exit_code, report.unavailable["left"].detail) == (code, "the run was interrupted")
+
+
+def test_a_sweep_that_is_interrupted_at_once_says_what_is_known_and_not_that_it_was(tmp_path: Path) -> None:
+    async def endless() -> Left:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+        return Left(1)
+
+    report = report_of(
+        tmp_path, [Check(seen_total)], [Collector(endless), Collector(right), Collector(total)], Settings(sweep=SweepOptions())
+    )
+
+    assert report.verdict.reason == "interrupted; so far: nothing was measured"
 
 
 def saved_report(tmp_path: Path, facts: dict[str, Any]) -> Report:

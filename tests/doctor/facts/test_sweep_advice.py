@@ -11,7 +11,7 @@ from dl_doctor.facts.recommending import Choice
 from dl_doctor.facts.sweep_advice import Advised, Point, gain_of, narrowest_of, points_of, recommendation_of, stages_of
 from dl_doctor.facts.sweep_arms import Arm, Trial
 from dl_doctor.facts.sweep_rates import Rate
-from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measured
+from dl_doctor.facts.sweep_rungs import Measured, delivery_of, measurement_of
 from tests.facts import loader_plan
 
 
@@ -174,7 +174,7 @@ def delivered(rate: float, begin: float = 0.0, **seen: Any) -> Any:
 
 
 def told(*deliveries: Any) -> Measured | None:
-    return measured(deliveries, workers=2, purpose="ladder", warm=True, epoch_samples=1000.0)
+    return measurement_of(deliveries, workers=2, purpose="ladder", warm=True, epoch_samples=1000.0)
 
 
 def test_evidence_is_made_of_the_kernels_books() -> None:

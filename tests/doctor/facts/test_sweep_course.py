@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dl_doctor.facts.loader_sweep import told
-from dl_doctor.facts.sweep_course import Course, Measurement
+from dl_doctor.facts.sweep_course import Course
+from dl_doctor.facts.sweep_measuring import Measurement
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
@@ -152,7 +153,7 @@ def test_what_cannot_start_in_time_is_not_begun(startup_s: float, begun: bool) -
         assert wanted is not None
         of.take(wanted, [answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)], None)
 
-    assert (of.next(of.window_s) is not None) == begun
+    assert (of.next(of.measuring.window_s) is not None) == begun
     assert of.out_of_time != begun
 
 
@@ -254,3 +255,90 @@ def test_what_is_cut_short_on_the_way_up_keeps_nothing(rungs: int, conclusion: s
 
     assert found.conclusion == conclusion
     assert ("may find more" in found.why) == (conclusion == "change")
+
+
+@pytest.mark.parametrize(
+    ("rungs", "listed", "name"),
+    [
+        (3, None, "latency"),  # up to 2, and 4 would have had room: time was in the way
+        (4, None, "memory"),  # up to 4, and 8 have none
+        (5, (0, 4), "latency"),  # more was not asked for
+        (5, (0, 4, 8), "memory"),
+    ],
+)
+def test_memory_is_in_the_way_of_what_comes_next(rungs: int, listed: tuple[int, ...] | None, name: str) -> None:
+    of = course(workers=listed)
+    of.no_room, of.bounds = "6 workers would take 2 GiB", msgspec.structs.replace(of.bounds, most=5, cpus=16)
+    for _ in range(2 + rungs):
+        if wanted := of.next(BUDGET_S):
+            of.take(wanted, [answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1))], None)
+
+    assert told(of, BUDGET_S).bottleneck == name
+
+
+@pytest.mark.parametrize(
+    ("measurements", "why"),
+    [
+        (0, "nothing was measured"),
+        (1, "nothing was measured but one process, which reads and collates about 100 samples/s"),
+        (3, "only 0 workers were measured"),  # no advice to have none
+        (5, "only 0, 1 and 2 workers were measured"),  # of a job that has 2: nobody knows of 4
+    ],
+)
+def test_what_is_known_when_it_is_interrupted_early(measurements: int, why: str) -> None:
+    of = course()
+    for _ in range(measurements):
+        wanted = of.next(BUDGET_S)
+        assert wanted is not None
+        of.take(wanted, [answer(wanted, from_disk=False, rate=100.0)], None)
+
+    assert told(of, 5.0).why == why
+
+
+@pytest.mark.parametrize(
+    ("stored", "startup_s", "reached"),
+    [
+        (0.0, 0.1, [0, 1, 2, 4]),
+        (0.0, 6.0, [0]),  # but starting does
+        (1e6, 0.1, []),  # a disk may be slow at every batch
+        (None, 0.1, []),
+    ],
+)
+def test_a_first_batch_that_takes_long_is_not_taken_for_all(stored: float | None, startup_s: float, reached: list[int]) -> None:
+    """A process reads its first 10 samples in 10 s, the same again in 0.1 s; later there are 3.5 s."""
+    of = course()
+    for _ in range(6):
+        if (wanted := of.next(13.5 if not of.measured else 3.5)) is None:
+            break
+        told_by = answer(wanted, from_disk=False, rate=100.0 * max(wanted.workers, 1), startup_s=startup_s)
+        if wanted.kind == "costs" and told_by.answer:
+            told_by.answer.update(samples=10, read_s=1.0, batches=1, stored_bytes=stored)
+        of.take(wanted, [told_by], None)
+
+    assert [one.workers for one in of.measured] == reached
+
+
+def test_what_is_measured_says_how_long_a_batch_takes() -> None:
+    of = course()
+    for _ in range(3):
+        wanted = of.next(BUDGET_S)
+        assert wanted is not None
+        told_by = answer(wanted, from_disk=False, rate=100.0)
+        if wanted.kind == "costs" and told_by.answer:
+            told_by.answer.update(read_s=1.0, again_s=None, batches=1)
+        of.take(wanted, [told_by], None)
+        assert of.batch_s == pytest.approx(0.1 if of.measured else 10.0)
+
+
+@pytest.mark.parametrize(("startup_s", "tries"), [(9.0, [10.0, 19.0]), (0.2, [10.0])])
+def test_workers_that_start_later_than_thought_get_another_try(startup_s: float, tries: list[float]) -> None:
+    """Once: where even that is too short, time is over."""
+    of, allowed_s = course(workers=(0,)), []
+    while (wanted := of.next(BUDGET_S)) is not None:
+        told_by = answer(wanted, from_disk=False, rate=100.0, startup_s=startup_s)
+        if wanted.kind == "rung" and told_by.answer:
+            allowed_s.append(wanted.most_s)
+            told_by.answer.update(marks=[(0.0, 0.0)])
+        of.take(wanted, [told_by], None)
+
+    assert (allowed_s, of.out_of_time, of.measured) == (tries, True, [])

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dl_doctor.facts.loader_sweep import LoaderSweep, told
-from dl_doctor.facts.sweep_course import Course, Measurement
+from dl_doctor.facts.sweep_course import Course
+from dl_doctor.facts.sweep_measuring import Measurement
 from dl_doctor.model import Ended
 from dl_doctor.probing import Probed
 from dl_doctor.settings import SweepOptions
@@ -142,6 +143,12 @@ def plainly(workers: int, _: dict[str, Any]) -> float:
             5,
             "an epoch of 5 batches: more workers would have nothing to read",
         ),
+        (  # the job's own 8 would read more than an epoch has, and seem to be faster
+            {"kind": "map", "length": 5 * BATCH, "workers": 8},
+            [0, 1, 2, 4, 5],
+            5,
+            "an epoch of 5 batches: more workers would have nothing to read",
+        ),
     ],
 )
 def test_no_more_workers_than_have_something_to_read(
@@ -156,6 +163,7 @@ def test_no_more_workers_than_have_something_to_read(
     assert (found.recommended, found.limited_by) == (recommended, limited_by)
     assert found.recommendation is not None
     assert {point.epoch_s is None for point in found.points} == {"length" not in facts}  # of an unknown length, and not 0
+    assert ("takes no longer with 5 workers than with 8" in found.recommendation.gain) == ("workers" in facts)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +204,7 @@ AS_RATES = ": rates are told in samples"
 def test_slow_batches_are_told_and_what_helps(batch_s: float, budget_s: float, seconds: float, why: str) -> None:
     """Of a job with 4 workers: that fewer are as fast as none says nothing of 4. Of slow batches one worker is not measured."""
     options = SweepOptions(budget_s=budget_s)
-    found = swept(freed(1.0), costing=costs(batch_s, batch_s), seconds=seconds, workers=4, sweep=options)
+    rates: Rates = lambda workers, _: scaling(workers) / 100 * BATCH / batch_s  # noqa: E731
+    found = swept(rates, costing=costs(batch_s, batch_s), seconds=seconds, workers=4, sweep=options)
 
     assert (found.conclusion, found.recommendation, found.why) == ("nothing", None, why)
