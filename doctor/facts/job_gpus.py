@@ -29,4 +29,4 @@ def collect(environment: Environment, grant: GpuGrant, access: GpuAccess | Unava
     closed = isinstance(access, GpuAccess) and bool(access.nodes) and not access.opened
     if closed and not others:
         return JobGpus(expected=False, source="no node of a GPU in /dev opens for this job")
-    return JobGpus(expected=True, source=f"there is /dev/{', /dev/'.join(grant.nodes)}")
+    return JobGpus(expected=True, source=f"names in /dev: {', '.join(grant.nodes)}")
