@@ -145,12 +145,12 @@ def end_all(child: int, statuses: dict[int, int]) -> list[dict[str, object]]:
     while True:
         below = descendants(os.getpid())
         left_behind |= kill_all([pid for pid in below if time.monotonic() > begin_s + CLEANING_S or not cleans_up(pid)])
+        remove(left_behind)
         if child not in statuses and not below:  # /proc does not tell
             kill(-child)
         reap(statuses)
         alive = [pid for pid in below if field(pid, 0) not in ("Z", "X", None)]
         if (not below and child in statuses) or time.monotonic() > end_s:
-            remove(left_behind)
             return [{"pid": pid, "state": field(pid, 0), "wait_channel": wait_channel(pid)} for pid in alive]
         time.sleep(0.005)
 

@@ -72,8 +72,8 @@ MAY_IMPORT = {
     ".probes": "",
     ".probes.": "torch pynvml "
     ".accounts .at_fork .attributes .cuda_driver .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products "
-    ".gpu_race .indices .limits .loaded .mapped .nvml_calls .parcel .patience .shards .socket_folder .specs .step_function "
-    ".stream .sweep_costs .torch_gpus",
+    ".gpu_race .indices .limits .loaded .mapped .nvml_calls .offsets .parcel .patience .shards .socket_folder .specs "
+    ".step_function .stream .sweep_costs .torch_gpus",
     ".probing": "msgspec .fork_server .guards .model .system",
     ".redact": "msgspec .identity .model .shapes",
     ".reports": ".model .reports.look",

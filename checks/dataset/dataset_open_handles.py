@@ -165,7 +165,9 @@ def opened_late(handle: Handle) -> Fix:
 
 
 def name_of(handle: Handle) -> str:
-    return handle.path.rpartition(".")[2].partition("[")[0]
+    """The attribute's; one for it alone where it stands in a list or a dictionary with others."""
+    name = handle.path.rpartition(".")[2]
+    return "file" if name.endswith("]") else name
 
 
 OPEN = {

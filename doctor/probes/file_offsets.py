@@ -4,11 +4,11 @@ Forked workers share the offset of a descriptor that they inherit. What is only 
 written to does not depend on it, and what a worker opens itself is its own.
 """
 
-import fcntl
 import itertools
 import os
-import stat
 import typing  # noqa: F401 (for comments)
+
+from .offsets import inherited, offset_of
 
 SAMPLES = 8
 
@@ -19,7 +19,7 @@ def probe(arguments, step, loaded):
     Gives the descriptors that were watched, those whose offset was moved and their paths, how many samples were read, and what
     they raised.
     """
-    files = inherited()
+    files = [File(file) for file in inherited()]
     told = {"watched": [file.number for file in files], "moved": [], "samples_read": 0, "trouble": None}  # type: dict[str, typing.Any]
     if not files:
         return told
@@ -28,7 +28,6 @@ def probe(arguments, step, loaded):
     if loaded.torch:
         loaded.be_worker(0, arguments["workers"])
     end = loaded.clock_s() + arguments["budget_s"]
-    at_first = {file.copy: file.offset for file in files}
     moved = []
     try:
         for displaced in (False, True):  # one that is always set back to the same place is not noticed at that place
@@ -46,37 +45,19 @@ def probe(arguments, step, loaded):
                     break
     except Exception as error:  # noqa: BLE001 (it is the answer)
         told["trouble"] = "%s: %s" % (type(error).__name__, error)
-    finally:
-        for copy, offset in at_first.items():  # the process that made the dataset shares them, too
-            os.lseek(copy, offset, os.SEEK_SET)
     told["moved"] = [{"descriptor": file.number, "file": file.path} for file in moved]
     return told
 
 
 class File:
-    def __init__(self, number):
-        self.number = number
-        self.path = os.readlink("/proc/self/fd/%d" % number)
-        self.copy = os.dup(number)  # shares the offset, and stays open when a worker closes its own
+    def __init__(self, file):
+        self.number, self.path = file.number, file.path
+        self.copy = os.dup(file.number)  # shares the offset, and stays open when a worker closes its own
         self.expected = 0
 
     @property
     def offset(self):
-        return os.lseek(self.copy, 0, os.SEEK_CUR)
-
-
-def inherited():
-    """Regular files that are open for reading. One that is open for appending is a log."""
-    found = []
-    for number in sorted(int(name) for name in os.listdir("/proc/self/fd")):
-        try:
-            flags = fcntl.fcntl(number, fcntl.F_GETFL)
-            read = flags & os.O_ACCMODE != os.O_WRONLY and not flags & os.O_APPEND
-            if number > 2 and read and stat.S_ISREG(os.fstat(number).st_mode):
-                found.append(File(number))
-        except OSError:  # the descriptor of the listing
-            continue
-    return found
+        return offset_of(self.copy)
 
 
 def readers(loaded, step):

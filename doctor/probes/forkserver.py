@@ -42,6 +42,9 @@ CODE = json.JSONEncoder(ensure_ascii=False)
 PACKAGE = "_dl_doctor_probes"
 """What probes and the files beside them are in, whatever is installed for the job."""
 
+ALONE_S = 2.0
+"""How long a guard may take to end this process."""
+
 answers = -1
 requests = -1
 pipes = {}  # type: dict[int, str]  # what the kernel calls these two
@@ -49,6 +52,7 @@ waking = []  # type: list[int]  # the two ends of a pipe that signals write to
 running = {}  # type: dict[int, int]  # the number of each probe by its pid
 neighbours = {}  # type: dict[str, types.ModuleType]  # what probes have imported from files beside theirs
 loaded = []  # type: list[object]  # what a probe that was loading has made; before that, what it is given
+putting_back = []  # type: ignore[var-annotated]  # functions of that, for what probes change and this process shares with them
 
 
 def main(told, *given):
@@ -70,11 +74,17 @@ def main(told, *given):
         if requests in ready:
             chunk = read(requests, 65536)
             if not chunk:
-                os._exit(0)
+                end()
             lines = (unread + chunk).split(b"\n")
             unread = lines.pop()
             for line in lines:
                 take(json.JSONDecoder().decode(line.decode("utf-8")))
+
+
+def end():
+    """The guard looks at what is held here, and kills this process; where there is none any more, it ends by itself."""
+    wait_for([], [], [], ALONE_S)
+    os._exit(0)
 
 
 def hear_of_signals():
@@ -170,6 +180,8 @@ def reap():
             ended, status = pid, 0
         if ended:
             del running[pid]
+            for put_back in () if running else putting_back:
+                put_back()
             code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             died_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
             send(number, {"ended": {"exit_code": code, "signal": died_by, "left": []}})
@@ -195,6 +207,7 @@ def answer(request):
         if request["place"] == "loading":
             told, made = told
             loaded[:] = [made]
+            putting_back[:] = filter(None, [getattr(made, "put_back", None)])
         send(number, {"answer": told})
     except SystemExit as error:
         leave(error)

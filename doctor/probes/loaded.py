@@ -12,6 +12,7 @@ from time import monotonic  # by a name of ours: the job's code may patch the mo
 
 from .at_fork import forget_workers
 from .limits import limit_memory
+from .offsets import inherited, put_back
 from .parcel import Parcel
 from .shards import packages_of, shards_of
 from .socket_folder import make, remove
@@ -41,10 +42,17 @@ class Loaded:
         self.dataset = found if self.loader is None else self.loader.dataset
         self.clock_s = monotonic
         self._folder = None  # type: str | None
+        self._files = inherited()
         self.reading = []  # type: list[object]
         """The indices of what is being read, or was last."""
 
         self.reading_since_s = monotonic()
+
+    def put_back(self):
+        """In the process that has made the dataset, when a probe has ended: the next one reads open files where this one did, and
+        so does a caller of dl_doctor.check, whose process was forked.
+        """
+        put_back(self._files)
 
     def limit_memory(self, allowed_bytes, shared_bytes=None):
         """For a probe, which is forked: it may take so much, has no workers of others, and computes with one thread.

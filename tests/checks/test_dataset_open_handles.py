@@ -112,6 +112,10 @@ def test_by_pickle_no_handle_gets_to_a_worker(handles: Any, moved: tuple[int, ..
         (ENV, "self.env = lmdb.open(self.path, readonly=True, lock=False, readahead=False)"),
         (NUMBER, "self.fd = os.open(self.path, os.O_RDONLY)"),
         (Handle(path="dataset.z", type="zipfile.ZipFile", kind="file", file="a.zip", descriptor=5), "zipfile.ZipFile(self.path)"),
+        (
+            Handle(path="dataset.steps[0]", type="_io.FileIO", kind="file", file="a", descriptor=5),
+            'self.file = open(self.path, "rb")',
+        ),
         (Handle(path="collate_fn.<closure>.h", type="_io.FileIO", kind="file", file=None, descriptor=5), None),
     ],
 )

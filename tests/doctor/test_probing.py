@@ -276,6 +276,51 @@ def test_what_it_was_about_to_remove_is_removed(run: Any, tmp_path: Path, do: st
     assert not Path(ended.step).exists()
 
 
+HELD = """
+import multiprocessing, os, signal
+from multiprocessing import resource_tracker
+def probe(arguments, step):
+    held = multiprocessing.get_context("spawn").Lock()
+    os.kill(resource_tracker._resource_tracker._pid, signal.SIGSTOP)  # as on a machine where it gets no CPU in time
+    return {"name": held._semlock.name}, held
+"""
+
+
+def test_what_a_dataset_holds_is_removed(run: Any) -> None:
+    """When the process that has made it is done with."""
+    name = run(HELD, place="loading").answer["name"]
+
+    assert not Path(f"/dev/shm/sem.{name.lstrip('/')}").exists()
+
+
+OFFSETS = """
+def probe(arguments, step, *made):
+    if made:
+        return {"read": len(made[0].held.read())}
+    return {}, Made(open(arguments["file"]))
+class Made:
+    def __init__(self, held):
+        self.held = held
+    def put_back(self):
+        self.held.seek(3)
+"""
+
+
+def test_what_a_probe_changes_is_put_back_before_the_next(run: Any, tmp_path: Path) -> None:
+    """The process that has made a dataset shares the offsets of its files with all that are forked from it."""
+    (tmp_path / "file").write_text("x" * 100)
+
+    async def used(probes: Probes) -> list[Probed]:
+        given = {"file": str(tmp_path / "file")}
+        places: list[probing.Place] = ["loading", "loaded", "loaded"]
+        return [await probes.run("it", given, deadline_s=20, place=place) for place in places]
+
+    (tmp_path / "probes" / "it.py").write_text(OFFSETS)
+    answers = [probed.answer for probed in with_probes(used)]
+
+    assert answers == [{}, {"read": 100}, {"read": 97}]
+
+
 SIEVE = """
 import os, time
 def probe(arguments, step):
