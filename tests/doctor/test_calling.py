@@ -79,6 +79,7 @@ running = iter(loader)
 next(running)
 (result,) = dl_doctor.check(loader, select="smoke-load").results
 say([result.status, len(list(running))])
+running._shutdown_workers()
 """
 
 HELPERS = """
