@@ -55,7 +55,7 @@ from dl_doctor.probing import Probes
 from dl_doctor.saved import settings_of
 from dl_doctor.settings import Accepted, Settings
 from dl_doctor.system import System
-from dl_doctor.text import shortened
+from dl_doctor.text import bounded
 from dl_doctor.watching import Interruption, Watcher
 
 HEAD = (Host, Runtime, Cgroups, CpuBudget, MemoryBudget, Environment, Target, TorchFiles)
@@ -206,9 +206,9 @@ def judge(check: Check, collection: Collection, settings: Settings) -> Result:
         scope=check.scope,
         title=check.title,
         status=verdict.status,
-        seen=shortened(verdict.seen),
-        reason=verdict.reason and msgspec.structs.replace(verdict.reason, detail=shortened(verdict.reason.detail)),
-        findings=tuple(readable(with_fixes_for(finding, targets)) for finding in verdict.findings),
+        seen=bounded(verdict.seen),
+        reason=verdict.reason and msgspec.structs.replace(verdict.reason, detail=bounded(verdict.reason.detail)),
+        findings=tuple(kept(with_fixes_for(finding, targets)) for finding in verdict.findings),
         duration_s=round(time.perf_counter() - begin_s, 6),
         trace=verdict.trace,
     )
@@ -248,9 +248,9 @@ def reason_for(finding: Finding, check: str, known: Iterable[Accepted], today: s
     return next((one.reason for one in known if one.covers(check, finding, today)), None)
 
 
-def readable(finding: Finding) -> Finding:
+def kept(finding: Finding) -> Finding:
     """What an exception says may be 100,000 characters: all of it stays in the facts."""
-    return msgspec.structs.replace(finding, summary=shortened(finding.summary), why=shortened(finding.why))
+    return msgspec.structs.replace(finding, summary=bounded(finding.summary), why=bounded(finding.why))
 
 
 def explained(results: list[Result]) -> tuple[Result, ...]:

@@ -12,6 +12,7 @@ import msgspec
 
 from dl_doctor.guard import field, wait_channel
 from dl_doctor.guards import Begun
+from dl_doctor.probes.shortening import ending
 
 TAIL_BYTES = 16 << 10
 """Kept of what probes print: the end."""
@@ -108,7 +109,8 @@ class ForkServer:
     def printed(self) -> str:
         """The end of what all have printed."""
         self._take_output()
-        return self._tail.decode("utf-8", "backslashreplace")
+        text = self._tail.decode("utf-8", "backslashreplace")
+        return ending(text, min(TAIL_BYTES, len(text) - (len(self._tail) > TAIL_BYTES)))
 
     def close(self) -> None:
         """Let go, and wait for nothing."""
@@ -140,7 +142,7 @@ class ForkServer:
         with suppress(BlockingIOError):
             while chunk := os.read(self._begun.output, TAIL_BYTES):
                 self._tail += chunk
-                del self._tail[:-TAIL_BYTES]
+                del self._tail[: -TAIL_BYTES - 1]  # one more than is told, which tells that there was more
             self._loop.remove_reader(self._begun.output)
 
     def _take_frames(self) -> None:

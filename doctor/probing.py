@@ -20,6 +20,7 @@ import msgspec
 from dl_doctor.fork_server import TAIL_BYTES, Conversation, ForkServer
 from dl_doctor.guards import Begun, begin
 from dl_doctor.model import Ended, How, Unavailable
+from dl_doctor.probes.shortening import ending
 from dl_doctor.system import Missing, System
 
 HERE = Path(__file__).parent
@@ -254,7 +255,7 @@ def probed(server: ForkServer, asked: Conversation, *, late: bool) -> Probed:
         pid=stuck.get("pid", said.get("pid")),
         state=stuck.get("state", said.get("state")),
         wait_channel=stuck.get("wait_channel", said.get("wait_channel")),
-        output_tail=(raised["trace"] if raised else server.printed())[-TAIL_BYTES:],
+        output_tail=ending(raised["trace"], TAIL_BYTES) if raised else server.printed(),
     )
     return Probed(said["answer"] if how == "answered" else None, ended)
 

@@ -50,6 +50,9 @@ HOSTNAME = ("hostname", "SLURMD_NODENAME")
 PSEUDONYM = re.compile(r"(?:host|domain|server|user|ip|mac|secret|mail|machine)-[0-9]{1,7}|nr[0-9]{3,7}")
 """What names become; `nr001` of GPUs stands behind GPU- or MIG-, and begins with no digit of a UUID."""
 
+NEIGHBOUR = re.compile(r"(?P<own>[^:]+)(?P<domain>\.domain-[0-9]{1,7})")
+"""Another host of a domain that has been replaced already."""
+
 MOST_NAMES = 200
 """Names in `identity` that no shape tells; each is looked for in every text. A machine has about ten."""
 
@@ -240,7 +243,10 @@ class Redactor:
         hosts = [(token, name) for token, kind, name in found if kind == "server" and "." in token]
         for token, name in sorted((one for one in secrets if one[0] not in source()), key=by_length)[:MOST_NAMES]:
             self._by_form.setdefault(token, Name(token, name, re.escape(token), part=False))
+        domains = {f".{name}": f".{token}" for (kind, token), name in self._given.items() if kind == "domain"}
         for token, name in sorted(hosts, key=by_length)[:MOST_NAMES]:
+            if neighbour := NEIGHBOUR.fullmatch(token):
+                token, name = neighbour["own"] + domains.get(neighbour["domain"], ""), name + neighbour["domain"]  # noqa: PLW2901
             self._by_form.setdefault(token, Name(token, name, f"{LEFT}{re.escape(token)}{RIGHT}", part=False))
         self._names = sorted(self._by_form.values(), key=lambda name: -len(name.form))
         self._cleaned.clear()
@@ -377,6 +383,9 @@ class Redactor:
     def _host(self, match: re.Match[str]) -> str | None:
         """What our own texts link to is public as well."""
         host = match["token"].lower()
+        neighbour = NEIGHBOUR.fullmatch(host)
+        if neighbour and not PSEUDONYM.search(neighbour["own"]):
+            return f"{self._pseudonym('server', host)}{neighbour['domain']}"
         public = f".{host}".endswith(PUBLIC) or f"://{host}/" in source()
         nobody = host in WELL_KNOWN or is_ip(host) or PSEUDONYM.search(host)
         if match["scheme"].lower() in NO_HOST or public or nobody:

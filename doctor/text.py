@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from dl_doctor.probes.shortening import beginning
+
 ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
 """Spaces, tabs, newlines and backslashes in a path of the mount table."""
 
@@ -13,7 +15,7 @@ class Malformed(ValueError):
     """A text that is not what its source promises. The message quotes it."""
 
     def __init__(self, what: str, text: str) -> None:
-        super().__init__(f"{what}: {text[:200]!r}")
+        super().__init__(f"{what}: {beginning(text, 200)!r}")
 
 
 def integer(text: str) -> int:
@@ -77,13 +79,27 @@ def own_place_in(trace: str) -> str | None:
 LONGEST, KEPT_AT_THE_END = 400, 150
 """Characters of a text that is shown, and how many of them are its last where it is longer: what an exception says ends there."""
 
+LONGEST_KEPT = 10_000
+"""Of a text that is kept beside its fact. More is not shown anyway."""
+
 
 def shortened(text: str) -> str:
-    """The beginning and the end of a text that nobody would read whole, and how much is left out between them."""
+    """The beginning and the end of a text that nobody would read whole, and how much is left out between them.
+
+    Only for showing: what is redacted later is not to be cut, see `bounded`.
+    """
     if len(text) <= LONGEST:
         return text
     begin = text[: LONGEST - KEPT_AT_THE_END]
     return f"{begin} [... {len(text) - LONGEST:,} characters ...] {text[-KEPT_AT_THE_END:]}"
+
+
+def bounded(text: str) -> str:
+    """A text whose end may be lost, without any piece of a secret."""
+    if len(text) <= LONGEST_KEPT:
+        return text
+    begin = beginning(text, LONGEST_KEPT)
+    return f"{begin} [... {len(text) - len(begin):,} characters ...]".strip()
 
 
 def series(items: Iterable[object]) -> str:

@@ -56,9 +56,9 @@ MAY_IMPORT = {
     ".system .text .watching",
     ".example.": "torch",
     ".facts": ".facts .model",
-    ".facts.": "msgspec .facts .model .probing .settings .system .text .units",
+    ".facts.": "msgspec .facts .model .probes.shortening .probing .settings .system .text .units",
     ".fixes": ".facts .model .units",
-    ".fork_server": "msgspec .guard .guards",
+    ".fork_server": "msgspec .guard .guards .probes.shortening",
     ".forking": ".guard .guards .probes",
     ".guard": "",
     ".guards": "",
@@ -73,10 +73,10 @@ MAY_IMPORT = {
     ".probes.": "torch pynvml "
     ".accounts .at_fork .attributes .cuda_driver .culprit .forkserver .gpu_busy .gpu_copies .gpu_devices .gpu_products "
     ".gpu_race .indices .limits .loaded .mapped .nvml_calls .offsets .parcel .patience .shards .socket_folder .specs "
-    ".step_function .stream .sweep_costs .torch_gpus",
-    ".probing": "msgspec .fork_server .guards .model .system",
+    ".step_function .stream .sweep_costs .torch_gpus .shortening",
+    ".probing": "msgspec .fork_server .guards .model .probes.shortening .system",
     ".redact": "msgspec .identity .model .shapes",
-    ".reports": ".model .reports.look",
+    ".reports": "msgspec .model .reports.look .text",
     ".reports.": "jinja2 markupsafe msgspec rich .model .units "
     ".reports.gpu_lines .reports.gpus .reports.lines .reports.look .reports.order .reports.page .reports.picture "
     ".reports.sweep .reports.sweep_words",
@@ -89,7 +89,7 @@ MAY_IMPORT = {
     ".settings_files": "msgspec .settings .units tomli",
     ".system": "msgspec psutil .model .text",
     ".terminal": "",
-    ".text": "",
+    ".text": ".probes.shortening",
     ".units": "",
     ".watching": "",
 }

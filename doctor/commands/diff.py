@@ -8,6 +8,7 @@ from dl_doctor import output
 from dl_doctor.catalogue import load
 from dl_doctor.commands.options import look_of
 from dl_doctor.comparison import compare
+from dl_doctor.reports import readable
 from dl_doctor.reports.diff import FORMATS, renderer
 from dl_doctor.saved import BadReport, load_report
 
@@ -25,13 +26,13 @@ def diff(context: click.Context, /, a: str, b: str, format_: str, **given: Any) 
     Exits 0 where nothing does but times, 1 where something does.
     """
     try:
-        reports = load_report(a), load_report(b)
+        before, after = readable(load_report(a)), readable(load_report(b))
     except BadReport as error:
         raise click.UsageError(str(error)) from None
     with output.reserved_for_the_report():
         catalogue = load(plugins=True)
     needs = {check.id: [catalogue.names[need.fact] for need in check.needs.values()] for check in catalogue.checks.values()}
-    comparison = compare(*reports, (a, b), needs)
+    comparison = compare(before, after, (a, b), needs)
     look = look_of(quiet=False, color="never", **given)
     text = renderer(format_)(comparison, look)
     (output.print_json if format_ == "json" else output.print_text)(text)

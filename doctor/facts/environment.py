@@ -2,6 +2,7 @@
 
 import msgspec
 
+from dl_doctor.probes.shortening import beginning
 from dl_doctor.system import System
 
 ALLOWED = frozenset(
@@ -63,4 +64,4 @@ class Environment(msgspec.Struct, frozen=True):
 
 def collect(system: System) -> Environment:
     found = system.environment()
-    return Environment({name: found[name][:LONGEST_VALUE] for name in sorted(ALLOWED & found.keys())})
+    return Environment({name: beginning(found[name], LONGEST_VALUE) for name in sorted(ALLOWED & found.keys())})

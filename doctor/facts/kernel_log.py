@@ -8,6 +8,7 @@ from dl_doctor.facts.gpu_grant import GpuGrant
 from dl_doctor.facts.nvidia_driver import NvidiaDriver, nothing_to_ask
 from dl_doctor.facts.runtime import Runtime
 from dl_doctor.model import Ended, Unavailable
+from dl_doctor.probes.shortening import beginning
 from dl_doctor.probing import QUICK_S, Probes
 
 XID = re.compile(
@@ -111,7 +112,7 @@ def parse_lines(lines: list[tuple[float | None, str]]) -> tuple[Xid, ...]:
             code=key[1],
             count=before.count + 1 if before else 1,
             last_s=at_s,
-            text=found["text"].strip()[:LONGEST_TEXT],
+            text=beginning(found["text"].strip(), LONGEST_TEXT),
         )
         if key[1] == 154 and RECOVERED.search(text):
             close("the driver wants nothing done for the GPU any more", key[0])

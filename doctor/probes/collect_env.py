@@ -3,10 +3,12 @@
 import importlib
 import sys
 
+from .shortening import beginning
+
 
 def probe(arguments, step):
     sys.dont_write_bytecode = True
     step("import torch.utils.collect_env")
     module = importlib.import_module("torch.utils.collect_env")
     step("torch.utils.collect_env")
-    return {"text": str(module.get_pretty_env_info())[: arguments["longest"]]}
+    return {"text": beginning(str(module.get_pretty_env_info()), arguments["longest"])}

@@ -15,6 +15,7 @@ import typing  # noqa: F401 (for comments)
 
 from .cuda_driver import begun, devices
 from .mapped import mapped_files, soname
+from .shortening import beginning
 from .torch_gpus import seen_by
 
 TOLERANCE = 1e-3
@@ -133,7 +134,7 @@ def cudnn_error(torch):
     try:
         torch.backends.cudnn.version()
     except Exception as error:  # noqa: BLE001 (it is the answer)
-        return str(error)[:1000]
+        return beginning(str(error), 1000)
     return None
 
 

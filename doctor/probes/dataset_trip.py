@@ -16,6 +16,7 @@ import time
 
 from .attributes import attributes, full_name
 from .culprit import culprit, missing_in
+from .shortening import beginning, ending
 from .socket_folder import socket_folder
 
 MOST_SECONDS = 8
@@ -136,7 +137,7 @@ def sent(method, parts, patience_s):
                 child.kill()
         text = overheard.text()
     if told["where"] == "child":
-        told.update(printed=text[-4000:], error=last_error(text))
+        told.update(printed=ending(text, 4000), error=last_error(text))
     return dict(told, duration_s=round(time.monotonic() - begin, 6))
 
 
@@ -182,4 +183,4 @@ class Overheard:
 def last_error(text):
     """The last line of a traceback, such as `AttributeError: Can't get attribute 'Data'`."""
     lines = [line for line in text.splitlines() if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b", line)]
-    return lines[-1][:500] if lines else None
+    return beginning(lines[-1], 500) if lines else None

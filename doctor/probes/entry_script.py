@@ -4,6 +4,8 @@ import ast
 import os
 import sys
 
+from .shortening import beginning
+
 MOST_BYTES = 2 << 20
 RUNS = ("main", "train", "run")
 """Functions of the file itself that start the whole job when they are called."""
@@ -111,4 +113,4 @@ def started(function, processes):
 
 
 def text_of(node):
-    return ast.unparse(node)[:80] if hasattr(ast, "unparse") else last_name(getattr(node, "func", node)) + "(...)"
+    return beginning(ast.unparse(node), 80) if hasattr(ast, "unparse") else last_name(getattr(node, "func", node)) + "(...)"

@@ -5,6 +5,8 @@ import os
 import time
 import typing  # noqa: F401 (for comments)
 
+from .shortening import beginning
+
 INTEGRATED, L2_BYTES = 18, 38
 """CU_DEVICE_ATTRIBUTE_INTEGRATED and CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE of cuda.h."""
 
@@ -152,7 +154,7 @@ class Device:
 def words_of(error):
     """An exception in a line; CUDA's go on with advice."""
     text = str(error).strip()
-    return "%s: %s" % (type(error).__name__, text.splitlines()[0][:300] if text else "")
+    return "%s: %s" % (type(error).__name__, beginning(text.splitlines()[0], 300) if text else "")
 
 
 def told_by_driver(index):

@@ -5,6 +5,8 @@ import os
 import signal
 import traceback
 
+from .shortening import ending
+
 
 class TookTooLong(BaseException):
     """Raised in the job's code where it waits or computes; `except Exception` of the job's does not catch it."""
@@ -38,7 +40,7 @@ def trouble(stage, indices, error):
         "stage": stage,
         "indices": [str(index) for index in indices],
         "error": str(error) if late else "%s: %s" % (type(error).__name__, error),
-        "trace": (error.stack if late else "".join(traceback.format_tb(error.__traceback__)))[-4000:],
+        "trace": ending(error.stack if late else "".join(traceback.format_tb(error.__traceback__)), 4000),
         "cpu_s": error.cpu_s if late else None,
     }
 

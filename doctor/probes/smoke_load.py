@@ -7,6 +7,8 @@ import time
 import traceback
 import typing  # noqa: F401 (for comments)
 
+from .shortening import ending
+
 LOOK_EVERY_S = 0.25
 
 FEEDER_GRACE_S = 1.0
@@ -89,7 +91,8 @@ class Printed:
 
     def tail(self, most=16384):
         size = os.fstat(self._file).st_size
-        return os.pread(self._file, most, max(size - most, 0)).decode("utf-8", "backslashreplace")
+        text = os.pread(self._file, most, max(size - most, 0)).decode("utf-8", "backslashreplace")
+        return ending(text, len(text) - (size > most))
 
 
 def doing(pid, exit_code):

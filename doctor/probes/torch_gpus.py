@@ -6,6 +6,7 @@ import time
 import warnings
 
 from .cuda_driver import begun
+from .shortening import beginning
 
 
 def probe(arguments, step):
@@ -29,4 +30,4 @@ def seen_by(torch, step):
         available = torch.cuda.is_available()
         step("torch.cuda.device_count")
         count = torch.cuda.device_count() if available else 0
-    return count, [str(warning.message).partition(" (Triggered internally")[0][:1000] for warning in said]
+    return count, [beginning(str(warning.message).partition(" (Triggered internally")[0], 1000) for warning in said]

@@ -16,6 +16,7 @@ from dl_doctor.engine import examine
 from dl_doctor.facts.environment import ALLOWED
 from dl_doctor.identity import machine_digest
 from dl_doctor.model import Identity, Redaction, Report
+from dl_doctor.probes.shortening import beginning, ending
 from dl_doctor.redact import MOST_NAMES, Redactor, redact, redact_text, texts_of
 from dl_doctor.reports import FORMATS, renderer
 from dl_doctor.reports.look import Look
@@ -133,16 +134,48 @@ TOKENS = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_secrets(shape: Any) -> None:
+def example_of(shape: Any) -> tuple[str, list[str]]:
+    """A text with such secrets, and those."""
     example = TOKENS[shape.name]
     parts = example.replace('{"', '"').replace('}"}', '}"').replace("{", "\0").replace("}", "\0").split("\0")
-    secrets = parts[1::2] or ["MIIEpAIBAAKCAQEA7"]
-    text = redact_text(f"before {''.join(parts)} after", [])
+    return "".join(parts), parts[1::2] or ["MIIEpAIBAAKCAQEA7"]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_secrets(shape: Any) -> None:
+    example, secrets = example_of(shape)
+    text = redact_text(f"before {example} after", [])
 
     assert [secret for secret in secrets if secret in text] == []
     assert text.endswith(" after")
     assert "secret-1" in text
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_what_was_cut_holds_no_piece_of_a_secret(shape: Any) -> None:
+    """Wherever the cut is. A key whose begin was lost is told by its end, and is lost with it."""
+    example, secrets = example_of(shape)
+    pieces = {secret[at : at + 6] for secret in secrets for at in range(len(secret) - 5) if shape.name != "a key's end"}
+    redactor = Redactor([], [])
+    text = f"before {example}\nafter it"
+    cut = {cut(text, most) for cut in (beginning, ending) for most in range(len(text))}
+
+    assert [(short, piece) for short in map(redactor.clean, cut) for piece in pieces if piece in short] == []
+    assert {"before", "after it"} <= cut
+
+
+def test_people_are_shown_the_ends_of_long_texts_and_machines_all(docker: Report) -> None:
+    """Redaction comes before: a piece of a secret is none."""
+    told = f"{'so it was, ' * 30}token=hf_abcdefghijklmnopqrstABCDEFGHIJ0123 {'and so on, ' * 12}at last"
+    failed = msgspec.structs.replace(docker.results[0], seen=told)
+    report = redact(msgspec.structs.replace(docker, results=(failed,)))
+    shown = renderer("text")(report, Look(detail="full"))
+
+    assert "at last" in shown
+    assert " characters ...]" in shown
+    assert "J0123" not in shown
+    assert report.results[0].seen.count("so it was") == 30
+    assert report.results[0].seen in json.loads(renderer("json")(report, Look()))["results"][0]["seen"]
 
 
 @pytest.mark.parametrize(
@@ -181,6 +214,18 @@ def test_a_host_of_a_url_is_known_without_it(docker: Report) -> None:
     tool = msgspec.structs.replace(docker.tool, name="db7.x.org does not answer")
 
     assert redact(msgspec.structs.replace(docker, facts=facts, tool=tool)).tool.name == "server-1 does not answer"
+
+
+def test_a_host_of_a_url_in_our_own_domain(docker: Report) -> None:
+    """Its domain is replaced before, and says as much as that of the machine."""
+    facts = {**docker.facts, "a_plugins": {"url": "postgres://db7.acme.org:5432/y"}}
+    tool = msgspec.structs.replace(docker.tool, name="db7.acme.org, which is not db71.acme.org, does not answer")
+    shared = redact(msgspec.structs.replace(docker, facts=facts, tool=tool, identity=IDENTITY))
+    again = redact(shared)
+
+    assert shared.facts["a_plugins"]["url"] == "postgres://server-2.domain-1:5432/y"
+    assert shared.tool.name == "server-2.domain-1, which is not db71.domain-1, does not answer"
+    assert again.facts["a_plugins"] == shared.facts["a_plugins"]
 
 
 def test_no_variable_that_is_kept_holds_a_secret_by_its_name() -> None:
