@@ -12,7 +12,10 @@ def beginning(text: str, most: int) -> str:
 
 
 def ending(text: str, most: int) -> str:
-    """As many characters at most, from the end, in whole lines: before what is left of a line may have been such a name."""
+    """As many characters at most, from the end, in whole lines: before what is left of a line may have been such a name.
+
+    Progress bars end theirs with a carriage return.
+    """
     if len(text) <= most:
         return text
-    return text[len(text) - most - 1 :].partition("\n")[2]
+    return "".join(re.split("[\r\n]", text[len(text) - most - 1 :], maxsplit=1)[1:])

@@ -164,6 +164,10 @@ def test_what_was_cut_holds_no_piece_of_a_secret(shape: Any) -> None:
     assert {"before", "after it"} <= cut
 
 
+def test_a_progress_bar_is_cut_between_its_states() -> None:
+    assert ending("\r 10 %\r 20 %\r 30 %", 13) == " 20 %\r 30 %"
+
+
 def test_people_are_shown_the_ends_of_long_texts_and_machines_all(docker: Report) -> None:
     """Redaction comes before: a piece of a secret is none."""
     told = f"{'so it was, ' * 30}token=hf_abcdefghijklmnopqrstABCDEFGHIJ0123 {'and so on, ' * 12}at last"
