@@ -151,11 +151,11 @@ def test_secrets(shape: Any) -> None:
     assert "secret-1" in text
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.name != "a key's end"], ids=lambda shape: shape.name)
 def test_what_was_cut_holds_no_piece_of_a_secret(shape: Any) -> None:
-    """Wherever the cut is. A key whose begin was lost is told by its end, and is lost with it."""
+    """Wherever the cut is. A key whose begin was lost is a piece already, and told by its end."""
     example, secrets = example_of(shape)
-    pieces = {secret[at : at + 6] for secret in secrets for at in range(len(secret) - 5) if shape.name != "a key's end"}
+    pieces = {secret[at : at + 6] for secret in secrets for at in range(len(secret) - 5)}
     redactor = Redactor([], [])
     text = f"before {example}\nafter it"
     cut = {cut(text, most) for cut in (beginning, ending) for most in range(len(text))}
